@@ -1,0 +1,1 @@
+"""The stdio transport, without I/O."""

@@ -1,0 +1,1 @@
+"""MCP servers and clients with tasks on trio and asyncio."""

@@ -1,0 +1,66 @@
+"""Every bound of the core in one place: its unit is in its name, its ground in its comment."""
+
+from __future__ import annotations
+
+import attrs
+
+from mcp_tasks_core.errors import LocalProtocolError
+
+
+def _positive(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if type(value) is not int or value < 1:
+        raise LocalProtocolError(f"{attribute.name} is an integer of 1 or more, not {value!r}")
+
+
+def _bound(default: int) -> int:
+    field: int = attrs.field(default=default, validator=_positive)
+    return field
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What one core accepts and keeps. Every value is an integer of 1 or more.
+
+    Raises:
+        LocalProtocolError: a value is not such an integer.
+    """
+
+    # One message. 16 MiB: base64 images in tool results reach several MiB; anything larger belongs in a resource.
+    frame_bytes_max: int = _bound(16 * 1024 * 1024)
+    # Nesting of arrays and objects. 128: Go's encoding/json allows 10,000, serde_json 128; real messages stay under 20.
+    json_depth_max: int = _bound(128)
+    # Digits of one integer. 1,000: beyond CPython's safe conversion cost, 4,300 is where CPython itself refuses.
+    json_integer_digits_max: int = _bound(1000)
+    # Characters of a string id, a method name, a task id. 1,024: headers that carry them are bounded at 8 KiB by proxies.
+    identifier_chars_max: int = _bound(1024)
+    # Requests in progress on one stream. 1,024: HTTP/2 peers settle around 100 to 250 concurrent streams.
+    open_exchanges_per_stream_max: int = _bound(1024)
+    # How long a store or an authorization may take to answer. 30 s: three times the longest lock wait that a test holds.
+    answer_wait_ms: int = _bound(30_000)
+    # Swaps of one state change before giving up. 64 writers of one task each win once before the last one does.
+    swap_attempts_max: int = _bound(64)
+    # Questions of one task over its whole life, and how many may stand open at once.
+    inputs_per_task_max: int = _bound(256)
+    inputs_outstanding_max: int = _bound(32)
+    # Characters of a question's key.
+    input_key_chars_max: int = _bound(256)
+    # Characters of a statusMessage; a longer one is cut. 1,000: it is a line for a person.
+    status_message_chars_max: int = _bound(1000)
+    # At most one stored progress message per task in this time. 1 s: nobody reads faster, every write costs an fsync.
+    progress_interval_ms: int = _bound(1_000)
+    # How long work may go on after a cancel was accepted before the task says cancelled (DECISIONS D28).
+    cancel_grace_ms: int = _bound(5_000)
+    # Time between attempts to store the outcome of finished work while the store fails, and how many.
+    settle_retry_ms: int = _bound(1_000)
+    settle_attempts_max: int = _bound(60)
+    # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
+    request_state_ttl_ms: int = _bound(15 * 60_000)
+    request_state_bytes_max: int = _bound(64 * 1024)
+    # States that were spent and may not count again, remembered until they expire.
+    spent_states_max: int = _bound(10_000)
+    # Task ids: bytes of entropy that the runner hands in. 24 bytes are 192 bits (REQUIREMENTS C7).
+    task_id_entropy_bytes_min: int = _bound(24)
+    # Tools on one page of tools/list. 1,000: one page for all but generated catalogues.
+    tools_per_page: int = _bound(1000)
+    # Encoded task states kept, so that polling an unchanged task costs no encoding.
+    cached_states_max: int = _bound(4096)

@@ -1,0 +1,316 @@
+"""What a server's protocol core is told: everything that happened, as values.
+
+Each event is a past participle. Those that answer an effect carry its ticket.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from mcp_tasks_core.access import Owner
+from mcp_tasks_core.errors import ErrorObject
+from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, StreamId, TaskId, Ticket
+from mcp_tasks_core.store import StoredTask
+
+# --- from the transport
+
+
+@attrs.frozen(slots=True)
+class MessageReceived:
+    """A whole message came in on a stream, its bytes as they were.
+
+    Args:
+        owner: on whose behalf, as the transport knows it; nothing in the message can change it.
+    """
+
+    stream_id: StreamId
+    payload: bytes
+    owner: Owner
+
+
+@attrs.frozen(slots=True)
+class MessageRefused:
+    """The transport could not accept a message, such as a line over the limit; the stream goes on."""
+
+    stream_id: StreamId
+    error: ErrorObject
+
+
+@attrs.frozen(slots=True)
+class StreamClosed:
+    """Nothing more can be sent on this stream, and nobody waits for it any longer."""
+
+    stream_id: StreamId
+
+
+# --- from the store
+
+
+@attrs.frozen(slots=True)
+class TaskLoaded:
+    """Answers ``LoadTask``. ``row`` is ``None`` when the store has no such task."""
+
+    ticket: Ticket
+    row: StoredTask | None
+
+
+@attrs.frozen(slots=True)
+class TaskStored:
+    """Answers ``StoreTask``: the row is durable."""
+
+    ticket: Ticket
+
+
+@attrs.frozen(slots=True)
+class StoreConflicted:
+    """Answers ``StoreTask``: another writer was first (or, for a new task, the id is taken). Nothing was changed."""
+
+    ticket: Ticket
+
+
+@attrs.frozen(slots=True)
+class StoreFailed:
+    """Answers ``LoadTask`` and ``StoreTask``: the store could not do it.
+
+    Args:
+        reason: for the log; a peer sees a general text.
+        uncertain: the change may have been made all the same.
+        full: the store or the owner's share of it is full.
+    """
+
+    ticket: Ticket
+    reason: str
+    uncertain: bool = False
+    full: bool = False
+
+
+# --- from the application
+
+
+@attrs.frozen(slots=True)
+class AccessDecided:
+    """Answers ``Authorize``."""
+
+    ticket: Ticket
+    allowed: bool
+
+
+@attrs.frozen(slots=True)
+class Returned:
+    """An outcome: the result, raw. ``resultType``, serverInfo and caching members are added where missing."""
+
+    result: JSONObject
+
+
+@attrs.frozen(slots=True)
+class Raised:
+    """An outcome: a JSON-RPC error. A code that may not be sent becomes -32603 on the wire."""
+
+    error: ErrorObject
+
+
+@attrs.frozen(slots=True)
+class Asked:
+    """An outcome: input is needed before the request can be answered. Source: mrtr, InputRequiredResult.
+
+    Args:
+        requests: the input requests, raw, by key; may be empty when there is a ``state``.
+        state: what the application wants back with the retry; travels sealed inside requestState.
+        single_use: the retry may count once only (REQUIREMENTS R5); needs a ``nonce``.
+        nonce: random bytes, 16 or more, that make the state unique; required with ``single_use``.
+    """
+
+    requests: Mapping[InputKey, JSONObject]
+    state: JSONValue = None
+    single_use: bool = False
+    nonce: bytes = b""
+
+
+Outcome: TypeAlias = Returned | Raised | Asked
+
+
+@attrs.frozen(slots=True)
+class ToolAnswered:
+    """Answers ``InvokeTool``: the call ends here and makes no task."""
+
+    ticket: Ticket
+    outcome: Outcome
+
+
+class Deferral(enum.Enum):
+    """How a call becomes a task.
+
+    ``START``: the work is started by ``StartWork``, once the record is stored and read back.
+    ``PROMOTE``: the work runs already and goes on as the task; it is told to stop if the record cannot be stored.
+    ``CLAIM``: as ``PROMOTE``, under an id that the application chose.
+    """
+
+    START = "start"
+    PROMOTE = "promote"
+    CLAIM = "claim"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ToolDeferred:
+    """Answers ``InvokeTool``: the call becomes a task.
+
+    Args:
+        deferral: who starts the work, and when.
+        entropy: random bytes for the task's id, 24 or more; for ``START`` and ``PROMOTE``.
+        task_id: the application's own id; for ``CLAIM``. With the prefix of a native source the state is the
+            source's, and no record is stored here.
+        ttl_ms: milliseconds from creation, 1 or more; ``None`` for unlimited.
+        poll_interval_ms: milliseconds, 1 or more; ``None`` to suggest none.
+        detach_on_disconnect: work starts although the caller went away before its handle (DECISIONS D39).
+        executor: names this process, where stores are shared.
+    """
+
+    ticket: Ticket
+    deferral: Deferral = Deferral.START
+    entropy: bytes = b""
+    task_id: TaskId | None = None
+    ttl_ms: int | None
+    poll_interval_ms: int | None = None
+    status_message: str | None = None
+    detach_on_disconnect: bool = False
+    executor: str | None = None
+
+
+@attrs.frozen(slots=True)
+class MethodAnswered:
+    """Answers ``CallMethod``."""
+
+    ticket: Ticket
+    outcome: Outcome
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CallProgressed:
+    """A call that is being answered says how far it is; sent on only if the request has a progress token."""
+
+    ticket: Ticket
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CallLogged:
+    """A call that is being answered has a log message; sent on only at or above the level the request asked for."""
+
+    ticket: Ticket
+    level: str
+    data: JSONValue
+    logger: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WorkProgressed:
+    """The work behind a task says how far it is; it becomes the statusMessage, at most once per interval."""
+
+    task_id: TaskId
+    progress: float | None = None
+    total: float | None = None
+    message: str | None = None
+
+
+@attrs.frozen(slots=True)
+class InputNeeded:
+    """The work behind a task asks a question. Answered by ``DeliverInput`` or ``RefuseInput``.
+
+    Asking again under the same key with the same question delivers the answer that is already there.
+    """
+
+    task_id: TaskId
+    key: InputKey
+    request: JSONObject
+
+
+@attrs.frozen(slots=True)
+class InputWithdrawn:
+    """The work behind a task no longer needs this answer."""
+
+    task_id: TaskId
+    key: InputKey
+
+
+@attrs.frozen(slots=True)
+class WorkStopped:
+    """An outcome of work: it stopped because it was told to."""
+
+    message: str | None = None
+
+
+WorkOutcome: TypeAlias = Returned | Raised | WorkStopped
+
+
+@attrs.frozen(slots=True)
+class WorkCompleted:
+    """The work behind a task has ended, and how."""
+
+    task_id: TaskId
+    outcome: WorkOutcome
+
+
+# --- from a source of the application's own
+
+
+class SourceAnswerKind(enum.Enum):
+    STATE = "state"
+    ACCEPTED = "accepted"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class SourceAnswered:
+    """Answers ``AskSource``.
+
+    Args:
+        kind: ``STATE`` with owner and state for a read, ``ACCEPTED`` for an update or a cancel, ``UNKNOWN``
+            when the source has no such task, ``FAILED`` when it cannot say.
+        owner: whose task it is.
+        state: the task as tasks/get shows it, a ``DetailedTask`` in wire form without resultType.
+        reason: for the log, with ``FAILED``.
+    """
+
+    ticket: Ticket
+    kind: SourceAnswerKind
+    owner: Owner | None = None
+    state: JSONObject | None = None
+    reason: str | None = None
+
+
+# --- from the clock
+
+
+@attrs.frozen(slots=True)
+class Ticked:
+    """Time has passed: the moment that ``deadline`` named has come. Harmless at any other time."""
+
+
+ServerEvent: TypeAlias = (
+    MessageReceived
+    | MessageRefused
+    | StreamClosed
+    | TaskLoaded
+    | TaskStored
+    | StoreConflicted
+    | StoreFailed
+    | AccessDecided
+    | ToolAnswered
+    | ToolDeferred
+    | MethodAnswered
+    | CallProgressed
+    | CallLogged
+    | WorkProgressed
+    | InputNeeded
+    | InputWithdrawn
+    | WorkCompleted
+    | SourceAnswered
+    | Ticked
+)

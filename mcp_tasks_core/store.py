@@ -1,0 +1,122 @@
+"""The store contract, and the store that keeps everything in memory.
+
+A store knows rows: an opaque payload and the few fields that it must index. Its calls are synchronous;
+``blocks`` tells the runner whether to make them in a worker thread.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.identifiers import Revision, TaskId
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoredTask:
+    """One row of a store.
+
+    Args:
+        owner: tenant and subject, for quotas and operators.
+        status: the wire name of the status.
+        revision: 1 when created, one more with each swap.
+        due_at_ms: wall-clock milliseconds at which something is to be done about the task, ``None`` for never.
+        executor: the process that runs the work, ``None`` when none does.
+        payload: the record as ``record_codec`` wrote it; opaque to the store.
+    """
+
+    task_id: TaskId
+    owner: tuple[str, str]
+    status: str
+    revision: Revision
+    due_at_ms: int | None
+    executor: str | None
+    payload: bytes
+
+
+class StoreError(Exception):
+    """The store could not do it and nothing was changed."""
+
+
+class StoreUncertain(StoreError):
+    """The store cannot say whether the change was made: read again before deciding anything."""
+
+
+class CapacityExceeded(StoreError):
+    """The store is full, for everybody or for this owner. Nothing was changed."""
+
+
+class TaskStore(Protocol):
+    """What a store promises. ``create`` and ``swap`` are atomic, and durable when they return.
+
+    Any call may raise ``StoreError``.
+    """
+
+    @property
+    def blocks(self) -> bool:
+        """Whether calls may wait for a disk or a lock; a runner makes such calls in worker threads."""
+
+    def create(self, row: StoredTask) -> bool:
+        """Keep a new row; ``False``, and no change, when the id is taken."""
+
+    def load(self, task_id: TaskId) -> StoredTask | None:
+        """The newest row of this id, ``None`` when there is none."""
+
+    def swap(self, row: StoredTask) -> bool:
+        """Replace the row whose revision is one less than this one's; ``False``, and no change, when it is not there."""
+
+    def list_due(self, until_ms: int, limit: int) -> list[StoredTask]:
+        """Up to ``limit`` rows with a ``due_at_ms`` of ``until_ms`` or less, the earliest first."""
+
+    def delete(self, task_id: TaskId, revision: Revision) -> bool:
+        """Remove the row if it still has this revision; ``False``, and no change, otherwise."""
+
+
+class MemoryTaskStore:
+    """A store that lives as long as the process. For tests and for servers whose tasks may die with them.
+
+    Args:
+        capacity: rows at the most.
+    """
+
+    blocks = False
+
+    def __init__(self, *, capacity: int = 100_000) -> None:
+        if type(capacity) is not int or capacity < 1:
+            raise LocalProtocolError(f"capacity is an integer of 1 or more, not {capacity!r}")
+        self._capacity = capacity
+        self._rows: dict[TaskId, StoredTask] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def create(self, row: StoredTask) -> bool:
+        if row.task_id in self._rows:
+            return False
+        if len(self._rows) >= self._capacity:
+            raise CapacityExceeded(f"the store holds {self._capacity} tasks, its capacity")
+        self._rows[row.task_id] = row
+        return True
+
+    def load(self, task_id: TaskId) -> StoredTask | None:
+        return self._rows.get(task_id)
+
+    def swap(self, row: StoredTask) -> bool:
+        held = self._rows.get(row.task_id)
+        if held is None or held.revision + 1 != row.revision:
+            return False
+        self._rows[row.task_id] = row
+        return True
+
+    def list_due(self, until_ms: int, limit: int) -> list[StoredTask]:
+        due = [(row.due_at_ms, row.task_id, row) for row in self._rows.values() if row.due_at_ms is not None]
+        return [row for due_at_ms, _, row in sorted(due, key=lambda d: d[:2]) if due_at_ms <= until_ms][:limit]
+
+    def delete(self, task_id: TaskId, revision: Revision) -> bool:
+        held = self._rows.get(task_id)
+        if held is None or held.revision != revision:
+            return False
+        del self._rows[task_id]
+        return True
