@@ -14,7 +14,7 @@ from collections import abc
 from collections.abc import Callable
 from enum import Enum
 from types import NoneType
-from typing import Any, Final, Literal, NewType, TypeAlias, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NewType, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 from cattrs import Converter
@@ -25,8 +25,8 @@ from mcp_tasks_core.identifiers import JSONObject
 
 T = TypeVar("T")
 
-CountMs = NewType("CountMs", int)
-"""Milliseconds, 0 or more."""
+NULL_IS_ABSENT: Final = {"null_is_absent": True}
+"""Metadata of an optional attribute that a peer may also write as ``null``."""
 
 
 class Absent(Enum):
@@ -84,17 +84,17 @@ def register(cls: type[T], read: Callable[[Any], T], write: Callable[[T], JSONOb
     """Give a class a reader and a writer of its own, for shapes that are not one member per attribute.
 
     Args:
-        read: makes the value; raises ``DecodeError`` with a path that starts with a dot or is empty.
+        read: makes the value, or raises ``DecodeError`` with a path that is empty or starts with a dot.
     """
-    _converter.register_structure_hook(cls, lambda value, _: _reading(read, value))
+
+    def read_in_place(value: Any, _: Any) -> T:
+        try:
+            return read(value)
+        except DecodeError as fault:
+            raise _Unfit(fault.message, fault.path) from None
+
+    _converter.register_structure_hook(cls, read_in_place)
     _converter.register_unstructure_hook(cls, write)
-
-
-def _reading(read: Callable[[Any], T], value: Any) -> T:
-    try:
-        return read(value)
-    except DecodeError as fault:
-        raise _Unfit(fault.message, fault.path) from None
 
 
 def wire_name(name: str) -> str:
@@ -186,12 +186,6 @@ def _read_number(value: Any, _: Any) -> Any:
     raise _unfit("a number", value)
 
 
-def _read_count_ms(value: Any, _: Any) -> Any:
-    if type(value) is int and value >= 0:
-        return value
-    raise _unfit("an integer of 0 or more", value)
-
-
 def _read_raw_map(value: Any, _: Any) -> Any:
     if type(value) is not dict:
         raise _unfit("an object", value)
@@ -264,8 +258,37 @@ def _one_of(allowed: tuple[str, ...]) -> _Hook:
 
 
 def _reader_of(kind: Any) -> _Hook:
-    # The converter finds a hook of a base class first, and a StrEnum is a str.
-    return _enum_reader(kind) if _is_enum(kind) else _converter.get_structure_hook(kind)
+    # The converter finds the hook of a base class first, and a StrEnum is a str.
+    if _is_enum(kind):
+        return _enum_reader(kind)
+    if get_origin(kind) is Annotated:
+        return _checked_reader(*get_args(kind))
+    return _converter.get_structure_hook(kind)
+
+
+def _writer_of(kind: Any) -> Callable[[Any], Any]:
+    if _is_enum(kind):
+        return lambda member: member.value
+    if get_origin(kind) is Annotated:
+        return _writer_of(get_args(kind)[0])
+    if isinstance(kind, NewType):
+        return _write_as_is
+    return _converter.get_unstructure_hook(kind)
+
+
+def _checked_reader(kind: Any, check: Callable[[Any], None]) -> _Hook:
+    """``Annotated[kind, check]``: the check raises ``DecodeError`` with a path from the value on."""
+    read_value = _reader_of(kind)
+
+    def read(value: Any, _: Any) -> Any:
+        result = read_value(value, kind)
+        try:
+            check(result)
+        except DecodeError as fault:
+            raise _Unfit(fault.message, fault.path) from None
+        return result
+
+    return read
 
 
 def _literal_reader(kind: Any) -> _Hook:
@@ -313,7 +336,7 @@ def _tuple_reader(kind: Any) -> _Hook:
 
 
 def _tuple_writer(kind: Any) -> Callable[[Any], Any]:
-    write_item = _converter.get_unstructure_hook(get_args(kind)[0])
+    write_item = _writer_of(get_args(kind)[0])
     return lambda items: [write_item(item) for item in items]
 
 
@@ -345,14 +368,14 @@ def _overrides(cls: Any, *, reading: bool) -> dict[str, Any]:
     for attribute in attrs.fields(cls):
         kind: Any = attribute.type
         may_be_absent = attribute.default is None or attribute.default is ABSENT
-        if may_be_absent:
+        if may_be_absent and not attribute.metadata.get("null_is_absent"):
             present = [member for member in get_args(kind) if member not in (NoneType, Absent)]
             kind = Union[tuple(present)] if _is_union(kind) else kind  # noqa: UP007 - made from values
         overrides[attribute.name] = override(
             rename=wire_name(attribute.name),
             omit_if_default=may_be_absent,
             struct_hook=_reader_of(kind) if reading else None,
-            unstruct_hook=None if reading else _converter.get_unstructure_hook(kind),
+            unstruct_hook=None if reading else _writer_of(kind),
         )
     return overrides
 
@@ -368,7 +391,6 @@ def _strict_converter() -> Converter:
         (_is_raw, lambda kind: _RAW[kind]),
     ):
         converter.register_structure_hook_factory(factory_of, reader)
-    converter.register_structure_hook_func(lambda kind: kind is CountMs, _read_count_ms)
     for kind in (str, int, bool):
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook(NoneType, _read_as_is)
