@@ -1,8 +1,8 @@
 """The rules of a task's life, in one table. No other module changes a task.
 
 Every change is a pure function of a record, an input and the moment; a (status, input) pair that the
-table does not hold is forbidden. Terminal statuses have one row each: ``Cancel`` and ``Answer`` change
-nothing there, because their senders could not know better.
+table does not hold is forbidden. A terminal status admits ``Answer`` and ``RequestCancel``, which change nothing
+because their senders could not know better, and ``Bury`` once its time is over.
 
 Source: tasks, Task Status; tasks, Task Update Requests; tasks, Task Cancellation.
 """
@@ -84,7 +84,12 @@ class Retime:
     poll_interval_ms: int | None
 
 
-TaskInput: TypeAlias = Advance | Ask | Withdraw | Answer | RequestCancel | Complete | Fail | Cancel | Retime
+@attrs.frozen
+class Bury:
+    """The task's time and its grace are over: only a tombstone stays."""
+
+
+TaskInput: TypeAlias = Advance | Ask | Withdraw | Answer | RequestCancel | Complete | Fail | Cancel | Retime | Bury
 
 
 class ForbiddenTransition(LocalProtocolError):
@@ -197,6 +202,10 @@ def _retime(record: TaskRecord, task_input: Retime, now_ms: int) -> TaskRecord:
     return _evolve(record, now_ms, ttl_ms=task_input.ttl_ms, poll_interval_ms=task_input.poll_interval_ms)
 
 
+def _bury(record: TaskRecord, task_input: Bury, now_ms: int) -> TaskRecord:
+    return attrs.evolve(record, expired=True, request={}, inputs={}, result=None, error=None, status_message=None)
+
+
 _Row: TypeAlias = Callable[[TaskRecord, Any, int], TaskRecord]
 
 _OPEN: Final[Mapping[type, _Row]] = {
@@ -214,6 +223,7 @@ _OPEN: Final[Mapping[type, _Row]] = {
 _ENDED: Final[Mapping[type, _Row]] = {
     Answer: _unchanged,
     RequestCancel: _unchanged,
+    Bury: _bury,
 }
 
 TRANSITIONS: Final[Mapping[tuple[TaskStatus, type], _Row]] = {

@@ -27,11 +27,11 @@ class Limits:
 
     # One message. 16 MiB: base64 images in tool results reach several MiB; anything larger belongs in a resource.
     frame_bytes_max: int = _bound(16 * 1024 * 1024)
-    # Nesting of arrays and objects. 128: Go's encoding/json allows 10,000, serde_json 128; real messages stay under 20.
+    # Nesting of arrays and objects. 128: what serde_json allows; real messages stay under 20.
     json_depth_max: int = _bound(128)
-    # Digits of one integer. 1,000: beyond CPython's safe conversion cost, 4,300 is where CPython itself refuses.
+    # Digits of one integer. 1,000: CPython itself refuses more than 4,300.
     json_integer_digits_max: int = _bound(1000)
-    # Characters of a string id, a method name, a task id. 1,024: headers that carry them are bounded at 8 KiB by proxies.
+    # Characters of a string id, a method name, a task id. 1,024: proxies bound headers at 8 KiB.
     identifier_chars_max: int = _bound(1024)
     # Requests in progress on one stream. 1,024: HTTP/2 peers settle around 100 to 250 concurrent streams.
     open_exchanges_per_stream_max: int = _bound(1024)
@@ -53,6 +53,12 @@ class Limits:
     # Time between attempts to store the outcome of finished work while the store fails, and how many.
     settle_retry_ms: int = _bound(1_000)
     settle_attempts_max: int = _bound(60)
+    # How long an expired task can still be read before it becomes a tombstone, and how long that says "expired".
+    expiry_grace_ms: int = _bound(60_000)
+    tombstone_ms: int = _bound(10 * 60_000)
+    # Looking for overdue tasks: at the latest after this time, and so many rows at once.
+    sweep_interval_ms: int = _bound(60_000)
+    sweep_rows_max: int = _bound(256)
     # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
     request_state_ttl_ms: int = _bound(15 * 60_000)
     request_state_bytes_max: int = _bound(64 * 1024)

@@ -6,6 +6,7 @@ A store knows rows: an opaque payload and the few fields that it must index. Its
 
 from __future__ import annotations
 
+import heapq
 from typing import Protocol
 
 import attrs
@@ -65,7 +66,7 @@ class TaskStore(Protocol):
         """The newest row of this id, ``None`` when there is none."""
 
     def swap(self, row: StoredTask) -> bool:
-        """Replace the row whose revision is one less than this one's; ``False``, and no change, when it is not there."""
+        """Replace the row whose revision is one less; ``False``, and no change, when it is not there."""
 
     def list_due(self, until_ms: int, limit: int) -> list[StoredTask]:
         """Up to ``limit`` rows with a ``due_at_ms`` of ``until_ms`` or less, the earliest first."""
@@ -88,6 +89,7 @@ class MemoryTaskStore:
             raise LocalProtocolError(f"capacity is an integer of 1 or more, not {capacity!r}")
         self._capacity = capacity
         self._rows: dict[TaskId, StoredTask] = {}
+        self._due: list[tuple[int, TaskId]] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -97,7 +99,7 @@ class MemoryTaskStore:
             return False
         if len(self._rows) >= self._capacity:
             raise CapacityExceeded(f"the store holds {self._capacity} tasks, its capacity")
-        self._rows[row.task_id] = row
+        self._keep(row)
         return True
 
     def load(self, task_id: TaskId) -> StoredTask | None:
@@ -107,12 +109,30 @@ class MemoryTaskStore:
         held = self._rows.get(row.task_id)
         if held is None or held.revision + 1 != row.revision:
             return False
-        self._rows[row.task_id] = row
+        self._keep(row, held)
         return True
 
+    def _keep(self, row: StoredTask, held: StoredTask | None = None) -> None:
+        self._rows[row.task_id] = row
+        if row.due_at_ms is not None and (held is None or held.due_at_ms != row.due_at_ms):
+            heapq.heappush(self._due, (row.due_at_ms, row.task_id))
+            if len(self._due) > 4 * len(self._rows) + 64:
+                self._due = [(r.due_at_ms, r.task_id) for r in self._rows.values() if r.due_at_ms is not None]
+                heapq.heapify(self._due)
+
     def list_due(self, until_ms: int, limit: int) -> list[StoredTask]:
-        due = [(row.due_at_ms, row.task_id, row) for row in self._rows.values() if row.due_at_ms is not None]
-        return [row for due_at_ms, _, row in sorted(due, key=lambda d: d[:2]) if due_at_ms <= until_ms][:limit]
+        due: list[StoredTask] = []
+        taken: set[tuple[int, TaskId]] = set()
+        while self._due and self._due[0][0] <= until_ms and len(due) < limit:
+            entry = heapq.heappop(self._due)
+            row = self._rows.get(entry[1])
+            # An entry is stale once its row is gone or due at another time; that time has an entry of its own.
+            if row is not None and row.due_at_ms == entry[0] and entry not in taken:
+                due.append(row)
+                taken.add(entry)
+        for entry in taken:
+            heapq.heappush(self._due, entry)
+        return due
 
     def delete(self, task_id: TaskId, revision: Revision) -> bool:
         held = self._rows.get(task_id)

@@ -15,7 +15,7 @@ import attrs
 from mcp_tasks_core.access import Owner
 from mcp_tasks_core.capabilities import ClientCapabilities
 from mcp_tasks_core.errors import ErrorObject
-from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, TaskId
+from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
 
 
 class TaskStatus(enum.StrEnum):
@@ -124,6 +124,7 @@ class TaskRecord:
         executor: names the process that runs the work, where stores are shared.
         result: what a completed task holds, raw.
         error: what a failed task holds.
+        expired: a tombstone: its time is over, its payload gone, and its owner is told so for a while.
     """
 
     task_id: TaskId
@@ -142,6 +143,7 @@ class TaskRecord:
     executor: str | None = None
     result: JSONObject | None = None
     error: ErrorObject | None = None
+    expired: bool = False
 
     @property
     def is_terminal(self) -> bool:
@@ -178,7 +180,6 @@ def handle_to_wire(record: TaskRecord) -> JSONObject:
 def state_to_wire(record: TaskRecord) -> JSONObject:
     """The members of a ``DetailedTask``: the handle and the payload of the current status, of no other."""
     wire = handle_to_wire(record)
-    payload: JSONValue
     if record.status is TaskStatus.INPUT_REQUIRED:
         wire["inputRequests"] = {key: entry.request for key, entry in record.outstanding.items()}
     elif record.status is TaskStatus.COMPLETED:

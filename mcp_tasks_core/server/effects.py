@@ -15,7 +15,7 @@ import attrs
 from mcp_tasks_core.access import Access, Owner
 from mcp_tasks_core.capabilities import ClientCapabilities
 from mcp_tasks_core.errors import ErrorObject
-from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, RequestId, StreamId, TaskId, Ticket
+from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, RequestId, Revision, StreamId, TaskId, Ticket
 from mcp_tasks_core.store import StoredTask
 
 
@@ -52,6 +52,24 @@ class StoreTask:
 
     ticket: Ticket
     row: StoredTask
+
+
+@attrs.frozen(slots=True)
+class ListDue:
+    """List up to ``limit`` rows that are due until then. Answered by ``DueListed`` or ``StoreFailed``."""
+
+    ticket: Ticket
+    until_ms: int
+    limit: int
+
+
+@attrs.frozen(slots=True)
+class DeleteTask:
+    """Delete a row if it still has this revision. Answered by ``TaskDeleted`` or ``StoreFailed``."""
+
+    ticket: Ticket
+    task_id: TaskId
+    revision: Revision
 
 
 @attrs.frozen(slots=True)
@@ -221,6 +239,8 @@ ServerEffect: TypeAlias = (
     Frame
     | LoadTask
     | StoreTask
+    | ListDue
+    | DeleteTask
     | Authorize
     | InvokeTool
     | CallMethod

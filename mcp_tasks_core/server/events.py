@@ -6,7 +6,7 @@ Each event is a past participle. Those that answer an effect carry its ticket.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -14,6 +14,7 @@ import attrs
 from mcp_tasks_core.access import Owner
 from mcp_tasks_core.errors import ErrorObject
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, StreamId, TaskId, Ticket
+from mcp_tasks_core.server.config import ToolEntry
 from mcp_tasks_core.store import StoredTask
 
 # --- from the transport
@@ -74,7 +75,7 @@ class StoreConflicted:
 
 @attrs.frozen(slots=True)
 class StoreFailed:
-    """Answers ``LoadTask`` and ``StoreTask``: the store could not do it.
+    """Answers any effect that asks the store: it could not do it.
 
     Args:
         reason: for the log; a peer sees a general text.
@@ -86,6 +87,21 @@ class StoreFailed:
     reason: str
     uncertain: bool = False
     full: bool = False
+
+
+@attrs.frozen(slots=True)
+class DueListed:
+    """Answers ``ListDue``: the overdue and soon due rows, the earliest first."""
+
+    ticket: Ticket
+    rows: Sequence[StoredTask]
+
+
+@attrs.frozen(slots=True)
+class TaskDeleted:
+    """Answers ``DeleteTask``: the row is gone, or it had changed and stays."""
+
+    ticket: Ticket
 
 
 # --- from the application
@@ -245,6 +261,20 @@ class WorkStopped:
     message: str | None = None
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class WorkRetimed:
+    """The application changes how long a task is kept, or how often clients should poll it.
+
+    Args:
+        ttl_ms: from creation, 1 or more; ``None`` for unlimited.
+        poll_interval_ms: 1 or more; ``None`` to suggest none.
+    """
+
+    task_id: TaskId
+    ttl_ms: int | None
+    poll_interval_ms: int | None
+
+
 WorkOutcome: TypeAlias = Returned | Raised | WorkStopped
 
 
@@ -285,6 +315,13 @@ class SourceAnswered:
     reason: str | None = None
 
 
+@attrs.frozen(slots=True)
+class ToolsReplaced:
+    """The catalogue of tools is another one from now on."""
+
+    tools: Sequence[ToolEntry]
+
+
 # --- from the clock
 
 
@@ -301,6 +338,8 @@ ServerEvent: TypeAlias = (
     | TaskStored
     | StoreConflicted
     | StoreFailed
+    | DueListed
+    | TaskDeleted
     | AccessDecided
     | ToolAnswered
     | ToolDeferred
@@ -310,7 +349,9 @@ ServerEvent: TypeAlias = (
     | WorkProgressed
     | InputNeeded
     | InputWithdrawn
+    | WorkRetimed
     | WorkCompleted
+    | ToolsReplaced
     | SourceAnswered
     | Ticked
 )

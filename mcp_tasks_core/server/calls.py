@@ -1,0 +1,290 @@
+"""tools/call and the application's own methods: handed out, answered, and made into tasks.
+
+Source: tools, Calling Tools; tasks, Task Creation; mrtr, Basic Workflow.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from mcp_tasks_core.access import Access
+from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.identifiers import JSONObject, Revision, TaskId, Ticket
+from mcp_tasks_core.lifecycle import Cancel, RequestCancel, apply
+from mcp_tasks_core.server import faults
+from mcp_tasks_core.server.effects import (
+    AbandonWork,
+    AdoptWork,
+    CallContext,
+    CallMethod,
+    CancelCall,
+    InvokeTool,
+    ServerEffect,
+    Severity,
+    StartWork,
+)
+from mcp_tasks_core.server.events import (
+    Asked,
+    Deferral,
+    MethodAnswered,
+    Outcome,
+    Raised,
+    Returned,
+    StoreConflicted,
+    StoreFailed,
+    TaskStored,
+    ToolAnswered,
+    ToolDeferred,
+)
+from mcp_tasks_core.server.exchanges import Exchange
+from mcp_tasks_core.server.machine import Expired, Machine, Need, Procedure
+from mcp_tasks_core.server.native import NativeSources
+from mcp_tasks_core.server.replies import Replies
+from mcp_tasks_core.server.results import ASKING_METHODS, UnfitResult, as_asked, method_result, tool_result
+from mcp_tasks_core.server.rounds import Brought, Rounds
+from mcp_tasks_core.server.states import TaskState
+from mcp_tasks_core.server.storing import Refusal, Step, Storing, Unstorable
+from mcp_tasks_core.server.work import Work, check_durations
+from mcp_tasks_core.store import StoredTask
+from mcp_tasks_core.tasks import TaskRecord, TaskStatus, handle_to_wire
+
+_ROUND_MEMBERS = ("_meta", "inputResponses", "requestState")
+_Finish: TypeAlias = Callable[[object], JSONObject]
+
+
+class Calls:
+    """Requests that the application answers."""
+
+    def __init__(
+        self, machine: Machine, storing: Storing, native: NativeSources, work: Work, replies: Replies, rounds: Rounds
+    ) -> None:
+        self._machine = machine
+        self._storing = storing
+        self._native = native
+        self._work = work
+        self._replies = replies
+        self._rounds = rounds
+        self._sources = machine.config.source_table
+
+    # --- methods of the application
+
+    def call_method(self, exchange: Exchange, params: JSONObject) -> Procedure:
+        try:
+            asking = exchange.method in ASKING_METHODS
+            brought = self._rounds.open(exchange, params) if asking else Brought()
+        except Refusal as refusal:
+            self._replies.error(exchange, refusal.error)
+            return
+        left_out = _ROUND_MEMBERS if asking else ("_meta",)
+        given = {name: value for name, value in params.items() if name not in left_out}
+        context = self._context(exchange, brought, may_defer=False)
+        answer = yield from self._invoke(
+            exchange,
+            lambda ticket: CallMethod(ticket=ticket, method=exchange.method, params=given, context=context),
+            (MethodAnswered,),
+        )
+        if answer is not None:
+            config = self._machine.config
+            self._answer(
+                exchange, params, brought, answer.outcome, lambda result: method_result(result, exchange.method, config)
+            )
+
+    # --- tools/call
+
+    def call_tool(self, exchange: Exchange, params: JSONObject, name: str, arguments: JSONObject) -> Procedure:
+        """Run a tool. ``name`` is that of a known tool, whose need for a task the caller can meet."""
+        try:
+            brought = self._rounds.open(exchange, params)
+        except Refusal as refusal:
+            self._replies.error(exchange, refusal.error)
+            return
+        may_defer = self._machine.config.tasks and exchange.meta.capabilities.declares_tasks
+        context = self._context(exchange, brought, may_defer=may_defer)
+        answer = yield from self._invoke(
+            exchange,
+            lambda ticket: InvokeTool(ticket=ticket, name=name, arguments=arguments, context=context),
+            (ToolAnswered, ToolDeferred),
+        )
+        if isinstance(answer, ToolAnswered):
+            self._answer(exchange, params, brought, answer.outcome, tool_result)
+        elif answer is not None:
+            yield from self._create(exchange, params, answer)
+
+    def _context(self, exchange: Exchange, brought: Brought, *, may_defer: bool) -> CallContext:
+        return CallContext(
+            stream_id=exchange.stream_id,
+            request_id=exchange.request_id,
+            owner=exchange.owner,
+            meta=exchange.meta.raw,
+            capabilities=exchange.meta.capabilities,
+            may_defer=may_defer,
+            answers=brought.answers,
+            state=brought.state,
+        )
+
+    def _invoke(
+        self, exchange: Exchange, effect: Callable[[Ticket], ServerEffect], kinds: tuple[type, ...]
+    ) -> Step[Any]:
+        """Hand the call out; the event that answers it, ``None`` when it took too long and got an error."""
+
+        def issued(ticket: Ticket) -> ServerEffect:
+            exchange.invocation = ticket
+            return effect(ticket)
+
+        answer = yield Need(issued, kinds, self._machine.config.call_limit_ms)
+        ticket, exchange.invocation = exchange.invocation, None
+        if isinstance(answer, Expired):
+            assert ticket is not None
+            self._machine.emit(CancelCall(ticket, f"the call took longer than {answer.wait_ms} ms"))
+            self._machine.report(Severity.WARNING, f"{exchange.method} took longer than {answer.wait_ms} ms")
+            self._replies.error(exchange, faults.took_too_long(answer.wait_ms))
+            return None
+        return answer
+
+    def _answer(
+        self, exchange: Exchange, params: JSONObject, brought: Brought, outcome: Outcome, finish: _Finish
+    ) -> None:
+        """Answer with what the application returned, or with -32603 where that may not be."""
+        try:
+            match as_asked(outcome, exchange.method):
+                case Raised(error):
+                    self._replies.error(exchange, error)
+                case Asked() as asked:
+                    self._replies.result(exchange, self._rounds.ask(exchange, params, brought, asked))
+                case Returned(result):
+                    self._replies.result(exchange, finish(result))
+        except Refusal as refusal:
+            self._replies.error(exchange, refusal.error)
+        except UnfitResult as problem:
+            self._machine.report(Severity.ERROR, f"an answer to {exchange.method} cannot be sent: {problem}")
+            self._replies.error(exchange, faults.INTERNAL)
+
+    # --- a call becomes a task
+
+    def check_deferral(self, exchange: Exchange, deferred: ToolDeferred) -> None:
+        """Refuse a deferral that is the application's mistake, before it changes anything.
+
+        Raises:
+            LocalProtocolError: the caller may not get a task, or the deferral lacks what its kind needs.
+        """
+        if not self._machine.config.tasks or not exchange.meta.capabilities.declares_tasks:
+            raise LocalProtocolError("a task was made of a call whose may_defer is false")
+        check_durations(deferred.ttl_ms, deferred.poll_interval_ms)
+        limits = self._machine.limits
+        if deferred.deferral is Deferral.CLAIM:
+            task_id = deferred.task_id
+            if not isinstance(task_id, str) or not 1 <= len(task_id) <= limits.identifier_chars_max:
+                raise LocalProtocolError(f"a claim needs a task_id of 1 to {limits.identifier_chars_max} characters")
+        elif len(deferred.entropy) < limits.task_id_entropy_bytes_min:
+            least = limits.task_id_entropy_bytes_min
+            raise LocalProtocolError(f"a task's id needs {least} random bytes, not {len(deferred.entropy)}")
+
+    def _create(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> Procedure:
+        """Store the task, read it back, and only then answer with its handle and let the work start."""
+        try:
+            source = None if deferred.task_id is None else self._sources.source_of(deferred.task_id)
+            if source is not None:
+                yield from self._announce_native(exchange, source, deferred)
+            else:
+                yield from self._announce(exchange, params, deferred)
+        except Refusal as refusal:
+            self._machine.emit(AbandonWork(deferred.ticket, refusal.error.message))
+            self._replies.error(exchange, refusal.error)
+
+    def _announce_native(self, exchange: Exchange, source: str, deferred: ToolDeferred) -> Step[None]:
+        assert deferred.task_id is not None
+        state = yield from self._native.state(source, deferred.task_id, exchange.owner, Access.READ)
+        members = {k: v for k, v in state.items() if k not in ("result", "error", "inputRequests")}
+        self._replies.result(exchange, {**members, "resultType": "task"})
+        self._machine.emit(AdoptWork(deferred.task_id, deferred.ticket))
+
+    def _announce(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> Step[None]:
+        record = self._new_record(exchange, params, deferred)
+        task_id = record.task_id
+        if not self._machine.hold(task_id):
+            raise self._id_taken(task_id)
+        try:
+            state = yield from self._store_and_read(record)
+            if exchange.closed and not deferred.detach_on_disconnect:
+                yield from self._storing.change(task_id, self._gone)
+                raise Refusal(faults.INTERNAL)
+            result = {"resultType": "task", **handle_to_wire(state.record)}
+            self._replies.result(exchange, result)
+            starts = deferred.deferral is Deferral.START
+            self._machine.emit((StartWork if starts else AdoptWork)(task_id, deferred.ticket))
+        finally:
+            self._machine.release(task_id)
+
+    def _new_record(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> TaskRecord:
+        task_id = deferred.task_id
+        if deferred.deferral is not Deferral.CLAIM or task_id is None:
+            task_id = TaskId(base64.urlsafe_b64encode(deferred.entropy).decode("ascii").rstrip("="))
+        now_ms = self._machine.now.wall_ms
+        return TaskRecord(
+            task_id=task_id,
+            owner=exchange.owner,
+            status=TaskStatus.WORKING,
+            created_at_ms=now_ms,
+            last_updated_at_ms=now_ms,
+            ttl_ms=deferred.ttl_ms,
+            method=exchange.method,
+            request=params,
+            capabilities=exchange.meta.capabilities,
+            poll_interval_ms=deferred.poll_interval_ms,
+            status_message=deferred.status_message,
+            executor=deferred.executor,
+        )
+
+    def _store_and_read(self, record: TaskRecord) -> Step[TaskState]:
+        """Create the record durably, and prove that a read finds it. Source: tasks, Task Creation.
+
+        Raises:
+            Refusal: either failed; a record that may be there all the same is settled as failed.
+        """
+        try:
+            row = self._storing.row(record, Revision(1))
+        except Unstorable as problem:
+            self._machine.report(Severity.ERROR, str(problem))
+            raise Refusal(faults.INTERNAL) from problem
+        answer = yield self._storing.store(row, late=lambda: self._disown(record.task_id))
+        if isinstance(answer, StoreConflicted):
+            raise self._id_taken(record.task_id)
+        if isinstance(answer, StoreFailed) and not answer.uncertain:
+            raise self._storing.trouble(f"creating task {record.task_id}", answer)
+        return (yield from self._read_back(row, answer))
+
+    def _read_back(self, row: StoredTask, answer: TaskStored | StoreFailed | Expired) -> Step[TaskState]:
+        try:
+            loaded = yield from self._storing.load(row.task_id)
+        except Refusal:
+            self._work.settle(row.task_id, Raised(faults.STORE_UNAVAILABLE))
+            raise
+        if loaded is None:
+            if isinstance(answer, TaskStored):
+                self._machine.report(Severity.ERROR, f"task {row.task_id} was stored and cannot be read")
+                raise Refusal(faults.STORE_UNAVAILABLE)
+            raise self._storing.trouble(f"creating task {row.task_id}", answer)
+        if loaded[0].payload != row.payload:
+            raise self._id_taken(row.task_id)
+        self._storing.stored(row.task_id, loaded[1].record)
+        return loaded[1]
+
+    def _disown(self, task_id: TaskId) -> Procedure:
+        """A create succeeded after its caller was told that it had not: that task is never left working."""
+        self._work.settle(task_id, Raised(faults.STORE_UNAVAILABLE))
+        return
+        yield  # a procedure, though it needs nothing itself
+
+    def _gone(self, record: TaskRecord) -> TaskRecord:
+        """The caller went away before its handle: nobody will ever ask for this task (DECISIONS D39)."""
+        if record.is_terminal:
+            return record
+        now_ms = self._machine.now.wall_ms
+        wanted = apply(record, RequestCancel(), now_ms)
+        return apply(wanted, Cancel("The caller went away before the task was announced"), now_ms)
+
+    def _id_taken(self, task_id: TaskId) -> Refusal:
+        self._machine.report(Severity.ERROR, f"there is a task {task_id} already; its id cannot be given again")
+        return Refusal(faults.INTERNAL)

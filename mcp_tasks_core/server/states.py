@@ -1,0 +1,76 @@
+"""Records and their encodings, kept from one look at a task to the next.
+
+A state is encoded once per stored revision, however many polls read it. An entry counts only while the row's
+payload is the very same bytes, so a cache can never show what the store does not hold.
+"""
+
+from __future__ import annotations
+
+from mcp_tasks_core.capabilities import META_SERVER_INFO
+from mcp_tasks_core.identifiers import JSONObject, Revision, TaskId
+from mcp_tasks_core.records import decode_record, row_of
+from mcp_tasks_core.server.config import ServerConfig
+from mcp_tasks_core.store import StoredTask
+from mcp_tasks_core.tasks import TaskRecord, state_to_wire
+from mcp_tasks_core.wire.json import JsonCodec
+
+
+class TaskState:
+    """One stored state of a task: its record, and what tasks/get says of it once somebody asks."""
+
+    __slots__ = ("_body", "payload", "record")
+
+    def __init__(self, payload: bytes, record: TaskRecord) -> None:
+        self.payload = payload
+        self.record = record
+        self._body: bytes | None = None
+
+    def body(self, codec: JsonCodec, meta: JSONObject | None) -> bytes:
+        """The result of tasks/get, encoded."""
+        if self._body is None:
+            result: JSONObject = {"resultType": "complete", **state_to_wire(self.record)}
+            if meta is not None:
+                result["_meta"] = meta
+            self._body = codec.encode(result)
+        return self._body
+
+
+class TaskStates:
+    """The states that were looked at last, up to ``cached_states_max``."""
+
+    def __init__(self, config: ServerConfig, codec: JsonCodec) -> None:
+        self._codec = codec
+        self._limits = config.limits
+        self._meta = None if config.server_info is None else {META_SERVER_INFO: config.server_info}
+        self._kept: dict[TaskId, TaskState] = {}
+
+    def of(self, row: StoredTask) -> TaskState:
+        """The state in a row.
+
+        Raises:
+            UnreadableRecord: the row holds none that this program can read.
+        """
+        state = self._kept.get(row.task_id)
+        if state is not None and state.payload == row.payload:
+            return state
+        # Decoded from the payload even where its writer is at hand: what is shown is what was stored.
+        state = TaskState(row.payload, decode_record(row.payload))
+        self._kept.pop(row.task_id, None)
+        self._kept[row.task_id] = state
+        if len(self._kept) > self._limits.cached_states_max:
+            del self._kept[next(iter(self._kept))]
+        return state
+
+    def row(self, record: TaskRecord, revision: Revision) -> StoredTask:
+        """The row that would hold this record at this revision.
+
+        Raises:
+            ValueError, TypeError: the record holds what JSON cannot.
+        """
+        return row_of(record, revision, self._limits)
+
+    def forget(self, task_id: TaskId) -> None:
+        self._kept.pop(task_id, None)
+
+    def body(self, state: TaskState) -> bytes:
+        return state.body(self._codec, self._meta)

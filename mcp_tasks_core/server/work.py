@@ -1,0 +1,275 @@
+"""The work behind tasks: what it tells about itself, and what it is told.
+
+Every change goes through the store and, within one task, in the order in which it was reported.
+Source: tasks, Task Status; tasks, Task Cancellation; progress, Behavior Requirements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject, LocalProtocolError, code_may_be_sent
+from mcp_tasks_core.identifiers import InputKey, TaskId
+from mcp_tasks_core.lifecycle import (
+    Advance,
+    Ask,
+    Cancel,
+    Complete,
+    Fail,
+    ForbiddenTransition,
+    Retime,
+    TaskInput,
+    Withdraw,
+    apply,
+)
+from mcp_tasks_core.server import faults
+from mcp_tasks_core.server.effects import DeliverInput, RefuseInput, Severity, StopWork
+from mcp_tasks_core.server.events import (
+    InputNeeded,
+    InputWithdrawn,
+    Raised,
+    Returned,
+    WorkCompleted,
+    WorkOutcome,
+    WorkProgressed,
+    WorkRetimed,
+    WorkStopped,
+)
+from mcp_tasks_core.server.machine import Machine, Procedure
+from mcp_tasks_core.server.results import UnfitResult, tool_result
+from mcp_tasks_core.server.storing import Refusal, Storing, Unstorable
+from mcp_tasks_core.tasks import TaskRecord
+from mcp_tasks_core.wire.json import JsonError
+from mcp_tasks_core.wire.methods import check_input_request
+
+_JSON_INTEGER_MAX: Final = 2**53 - 1  # what every peer reads exactly
+
+
+def check_durations(ttl_ms: object, poll_interval_ms: object) -> None:
+    """Refuse durations that a task cannot have.
+
+    Raises:
+        LocalProtocolError: one is neither ``None`` nor an integer from 1 to 2**53 - 1.
+    """
+    for name, value in (("ttl_ms", ttl_ms), ("poll_interval_ms", poll_interval_ms)):
+        if value is not None and (type(value) is not int or not 1 <= value <= _JSON_INTEGER_MAX):
+            raise LocalProtocolError(f"{name} is None or an integer from 1 to 2**53 - 1, not {value!r}")
+
+
+class _Pace:
+    """When the next progress message of a task may be stored, and which one waits for that."""
+
+    __slots__ = ("message", "next_ms")
+
+    def __init__(self, next_ms: int) -> None:
+        self.next_ms = next_ms
+        self.message: str | None = None
+
+
+_Retry: TypeAlias = tuple[int, int, WorkOutcome]
+
+
+class Work:
+    """The work of the tasks that this process knows of."""
+
+    def __init__(self, machine: Machine, storing: Storing) -> None:
+        self._machine = machine
+        self._storing = storing
+        self._graces_ms: dict[TaskId, int] = {}
+        self._paces: dict[TaskId, _Pace] = {}
+        self._retries: dict[TaskId, _Retry] = {}
+
+    # --- progress
+
+    def progressed(self, event: WorkProgressed) -> None:
+        message = self._message_of(event)
+        if message is None:
+            return
+        now_ms = self._machine.now.monotonic_ms
+        pace = self._paces.get(event.task_id)
+        if pace is not None and now_ms < pace.next_ms:
+            pace.message = message
+            return
+        self._store_progress(event.task_id, message)
+
+    def _message_of(self, event: WorkProgressed) -> str | None:
+        message = event.message
+        if message is None and event.progress is not None:
+            if not math.isfinite(event.progress) or not math.isfinite(event.total or 0):
+                raise LocalProtocolError("progress and total are finite numbers")
+            message = f"{event.progress:g}" if event.total is None else f"{event.progress:g} of {event.total:g}"
+        return None if message is None else message[: self._machine.limits.status_message_chars_max]
+
+    def _store_progress(self, task_id: TaskId, message: str) -> None:
+        now_ms = self._machine.now.monotonic_ms
+        self._paces[task_id] = _Pace(now_ms + self._machine.limits.progress_interval_ms)
+        self._machine.in_order(task_id, self._change(task_id, Advance(message)))
+
+    def _change(self, task_id: TaskId, task_input: TaskInput) -> Procedure:
+        """A change that the work reports and that nobody waits for."""
+        try:
+            change = yield from self._storing.change(task_id, self._applying(task_input))
+        except ForbiddenTransition:
+            self._machine.emit(StopWork(task_id, "the task has ended"))
+        except (Refusal, Unstorable, LocalProtocolError) as problem:
+            name = type(task_input).__name__
+            self._machine.report(Severity.WARNING, f"{name} of task {task_id} was not stored: {problem}")
+        else:
+            if change is None:
+                self._machine.emit(StopWork(task_id, "there is no such task"))
+
+    def _applying(self, task_input: TaskInput) -> Callable[[TaskRecord], TaskRecord]:
+        return lambda record: apply(record, task_input, self._machine.now.wall_ms)
+
+    def retimed(self, event: WorkRetimed) -> None:
+        check_durations(event.ttl_ms, event.poll_interval_ms)
+        self._machine.in_order(event.task_id, self._change(event.task_id, Retime(event.ttl_ms, event.poll_interval_ms)))
+
+    # --- questions
+
+    def input_needed(self, event: InputNeeded) -> None:
+        limit = self._machine.limits.input_key_chars_max
+        if not isinstance(event.key, str) or not 1 <= len(event.key) <= limit:
+            raise LocalProtocolError(f"a question's key is a string of 1 to {limit} characters, not {event.key!r}")
+        problem = check_input_request(event.request)
+        if problem is not None:
+            raise LocalProtocolError(f"the question {event.key!r}: {problem}")
+        self._machine.in_order(event.task_id, self._ask(event))
+
+    def _ask(self, event: InputNeeded) -> Procedure:
+        task_id, key = event.task_id, event.key
+
+        def decide(record: TaskRecord) -> TaskRecord:
+            missing = record.capabilities.missing_for(event.request)
+            if missing is not None:
+                raise Refusal(faults.capability_missing(missing))
+            if key not in record.inputs:
+                self._check_room(record)
+            return apply(record, Ask(key, event.request), self._machine.now.wall_ms)
+
+        try:
+            change = yield from self._storing.change(task_id, decide)
+        except Refusal as refusal:
+            self._machine.emit(RefuseInput(task_id, key, refusal.error))
+        except (LocalProtocolError, Unstorable) as problem:
+            self._machine.emit(RefuseInput(task_id, key, ErrorObject(INTERNAL_ERROR, str(problem))))
+        else:
+            entry = None if change is None else change.after.inputs[key]
+            if entry is None:
+                self._machine.emit(RefuseInput(task_id, key, ErrorObject(INTERNAL_ERROR, "there is no such task")))
+            elif entry.answer is not None:
+                self._machine.emit(DeliverInput(task_id, key, entry.answer))
+
+    def _check_room(self, record: TaskRecord) -> None:
+        limits = self._machine.limits
+        if len(record.inputs) >= limits.inputs_per_task_max:
+            raise LocalProtocolError(f"a task asks at most {limits.inputs_per_task_max} questions")
+        if len(record.outstanding) >= limits.inputs_outstanding_max:
+            raise LocalProtocolError(f"at most {limits.inputs_outstanding_max} questions of a task stand open at once")
+
+    def input_withdrawn(self, event: InputWithdrawn) -> None:
+        self._machine.in_order(event.task_id, self._change(event.task_id, Withdraw(event.key)))
+
+    def deliver(self, before: TaskRecord, after: TaskRecord) -> None:
+        """Hand every answer that a change brought to the work."""
+        for key, entry in after.inputs.items():
+            if entry.answer is not None and before.inputs[key].answer is None:
+                self._machine.emit(DeliverInput(after.task_id, InputKey(key), entry.answer))
+
+    # --- ends
+
+    def completed(self, event: WorkCompleted) -> None:
+        self.settle(event.task_id, event.outcome)
+
+    def settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int = 1) -> None:
+        """Give the task the end that its work came to, unless it has one already."""
+        self._paces.pop(task_id, None)
+        self._machine.in_order(task_id, self._settle(task_id, outcome, attempt))
+
+    def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int) -> Procedure:
+        task_input = self._end_of(task_id, outcome)
+        try:
+            yield from self._storing.change(task_id, self._applying(task_input))
+        except ForbiddenTransition:
+            pass  # Another end was durable first, and stays.
+        except Refusal as refusal:
+            self._retry(task_id, outcome, attempt, refusal)
+            return
+        except Unstorable as problem:
+            self._machine.report(Severity.ERROR, str(problem))
+            self._retries[task_id] = (self._machine.now.monotonic_ms, attempt + 1, Raised(faults.INTERNAL))
+            return
+        self._graces_ms.pop(task_id, None)
+
+    def _retry(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, refusal: Refusal) -> None:
+        limits = self._machine.limits
+        if attempt >= limits.settle_attempts_max:
+            self._machine.report(
+                Severity.ERROR, f"the end of task {task_id} is lost after {attempt} attempts: {refusal}"
+            )
+            return
+        at_ms = self._machine.now.monotonic_ms + limits.settle_retry_ms
+        self._retries[task_id] = (at_ms, attempt + 1, outcome)
+
+    def _end_of(self, task_id: TaskId, outcome: WorkOutcome) -> TaskInput:
+        match outcome:
+            case WorkStopped(message):
+                return Cancel(message)
+            case Raised(error) if code_may_be_sent(error.code):
+                return Fail(error)
+            case Raised(error):
+                self._machine.report(
+                    Severity.ERROR, f"task {task_id} raised the code {error.code!r}, which may not be sent"
+                )
+                return Fail(faults.INTERNAL)
+            case Returned(result):
+                return self._completion_of(task_id, result)
+
+    def _completion_of(self, task_id: TaskId, result: object) -> TaskInput:
+        try:
+            fit = tool_result(result)
+            self._machine.codec.encode(fit)
+        except (UnfitResult, JsonError) as problem:
+            self._machine.report(Severity.ERROR, f"the result of task {task_id} cannot be sent: {problem}")
+            return Fail(ErrorObject(INTERNAL_ERROR, "The tool's result could not be sent"))
+        return Complete(fit)
+
+    # --- cancelling
+
+    def stop(self, task_id: TaskId, reason: str) -> None:
+        """Tell the work to stop, and give it its grace."""
+        self._machine.emit(StopWork(task_id, reason))
+        grace_ms = self._machine.limits.cancel_grace_ms
+        self._graces_ms.setdefault(task_id, self._machine.now.monotonic_ms + grace_ms)
+
+    def ended(self, task_id: TaskId, reason: str) -> None:
+        """The task has an end that its work did not give it: the work is to stop, and nothing waits for it."""
+        self._paces.pop(task_id, None)
+        self._graces_ms.pop(task_id, None)
+        self._machine.emit(StopWork(task_id, reason))
+
+    # --- time
+
+    @property
+    def deadline_ms(self) -> int | None:
+        moments = [*self._graces_ms.values(), *(at_ms for at_ms, _, _ in self._retries.values())]
+        moments.extend(pace.next_ms for pace in self._paces.values() if pace.message is not None)
+        return min(moments) if moments else None
+
+    def tick(self) -> None:
+        now_ms = self._machine.now.monotonic_ms
+        for task_id, pace in list(self._paces.items()):
+            if now_ms >= pace.next_ms:
+                del self._paces[task_id]
+                if pace.message is not None:
+                    self._store_progress(task_id, pace.message)
+        for task_id, at_ms in list(self._graces_ms.items()):
+            if now_ms >= at_ms:
+                del self._graces_ms[task_id]
+                self.settle(task_id, WorkStopped("Cancelled; its work did not stop in time"))
+        for task_id, (at_ms, attempt, outcome) in list(self._retries.items()):
+            if now_ms >= at_ms:
+                del self._retries[task_id]
+                self.settle(task_id, outcome, attempt)
