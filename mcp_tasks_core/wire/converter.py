@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, NewType, TypeAlias, TypeVar, 
 import attrs
 from cattrs import Converter
 from cattrs.errors import AttributeValidationNote, BaseValidationError
+from cattrs.fns import identity
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from mcp_tasks_core.identifiers import JSONObject
@@ -208,10 +209,6 @@ def _read_as_is(value: Any, _: Any) -> Any:
     return value
 
 
-def _write_as_is(value: Any) -> Any:
-    return value
-
-
 _RAW: Final[dict[Any, _Hook]] = {
     Any: _read_as_is,
     dict[str, Any]: _exactly(dict),
@@ -272,7 +269,7 @@ def _writer_of(kind: Any) -> Callable[[Any], Any]:
     if get_origin(kind) is Annotated:
         return _writer_of(get_args(kind)[0])
     if isinstance(kind, NewType):
-        return _write_as_is
+        return identity
     return _converter.get_unstructure_hook(kind)
 
 
@@ -398,7 +395,7 @@ def _strict_converter() -> Converter:
     converter.register_unstructure_hook_factory(attrs.has, _class_writer)
     converter.register_unstructure_hook_factory(_is_tuple, _tuple_writer)
     for raw in (_is_union, _is_raw_map, _is_raw):
-        converter.register_unstructure_hook_func(raw, _write_as_is)
+        converter.register_unstructure_hook_func(raw, identity)
     return converter
 
 

@@ -219,14 +219,16 @@ def _what_is_wrong(text: str, error: json.JSONDecodeError) -> str:
     return f"the message is not JSON: {reason}, at character {error.pos}"
 
 
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+
+
 def _refuse_odd_names(value: Any) -> None:
     """Names that are not strings, which the standard encoder would turn into some."""
     if isinstance(value, dict):
-        "".join(value)  # A TypeError here names the type of the first name that is no string.
-        for member in value.values():
-            if isinstance(member, (dict, list, tuple)):
-                _refuse_odd_names(member)
-    elif isinstance(value, (list, tuple)):
-        for member in value:
-            if isinstance(member, (dict, list, tuple)):
-                _refuse_odd_names(member)
+        "".join(value)  # Joining is the quickest look at every name; its TypeError tells what stood there.
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for member in value:
+        if type(member) not in _SCALARS:
+            _refuse_odd_names(member)

@@ -67,10 +67,10 @@ def read_request_meta(params: JSONObject) -> RequestMeta:
     if client_info is not None or META_CLIENT_INFO in raw:
         _check_client_info(client_info)
     level = raw.get(META_LOG_LEVEL)
-    if level not in LOG_LEVELS and META_LOG_LEVEL in raw:
+    if (level is not None or META_LOG_LEVEL in raw) and level not in LOG_LEVELS:
         raise _wrong(META_LOG_LEVEL, "one of " + ", ".join(LOG_LEVELS), level)
     token = raw.get(META_PROGRESS_TOKEN)
-    if type(token) is not int and type(token) is not str and META_PROGRESS_TOKEN in raw:
+    if (token is not None or META_PROGRESS_TOKEN in raw) and type(token) is not int and type(token) is not str:
         raise _wrong(META_PROGRESS_TOKEN, "a string or an integer", token)
     return RequestMeta(version, ClientCapabilities(capabilities), client_info, level, token, raw)
 

@@ -1,91 +1,106 @@
 """The params and results of every method that is served or spoken here, under one roof.
 
-Each class lives with its subject: ``tools``, ``discovery``, ``tasks``, ``subscriptions``, ``inputs``.
+Each lives with its subject, and its module is imported when one of its names is first asked for: a server that
+never samples does not pay for the classes of sampling when it starts.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from mcp_tasks_core.wire.content import check_content, check_content_block
-from mcp_tasks_core.wire.converter import ABSENT, Absent, DecodeError, decode, encode, shown
-from mcp_tasks_core.wire.discovery import (
-    DiscoverParams,
-    DiscoverResult,
-    EmptyResult,
-    MissingCapabilityData,
-    UnsupportedVersionData,
-)
-from mcp_tasks_core.wire.inputs import (
-    CreateMessageParams,
-    CreateMessageResult,
-    ElicitFormParams,
-    ElicitParams,
-    ElicitResult,
-    ElicitUrlParams,
-    ListRootsParams,
-    ListRootsResult,
-    Root,
-    check_input_request,
-    decode_elicit_params,
-)
-from mcp_tasks_core.wire.requested_schema import check_requested_schema
-from mcp_tasks_core.wire.subscriptions import (
-    CancelledParams,
-    LoggingMessageParams,
-    ProgressParams,
-    SubscriptionFilter,
-    SubscriptionsAcknowledgedParams,
-    SubscriptionsListenParams,
-    SubscriptionsListenResult,
-)
-from mcp_tasks_core.wire.tasks import (
-    CreateTaskResult,
-    GetTaskResult,
-    TaskIdParams,
-    TaskNotificationParams,
-    UpdateTaskParams,
-    decode_create_task_result,
-    decode_get_task_result,
-    decode_task,
-    decode_task_notification,
-)
-from mcp_tasks_core.wire.timestamps import read_timestamp
-from mcp_tasks_core.wire.tools import (
-    CallToolParams,
-    CallToolResult,
-    Icon,
-    Implementation,
-    InputRequiredResult,
-    ListToolsParams,
-    ListToolsResult,
-    Tool,
-    check_object_schema,
-)
+if TYPE_CHECKING:
+    from mcp_tasks_core.wire.calls import CallToolAnswer, decode_call_tool_answer
+    from mcp_tasks_core.wire.content import check_content, check_content_block
+    from mcp_tasks_core.wire.converter import ABSENT, Absent, DecodeError, decode, encode
+    from mcp_tasks_core.wire.discovery import (
+        DiscoverParams,
+        DiscoverResult,
+        EmptyResult,
+        MissingCapabilityData,
+        UnsupportedVersionData,
+    )
+    from mcp_tasks_core.wire.inputs import (
+        CreateMessageParams,
+        CreateMessageResult,
+        ElicitFormParams,
+        ElicitParams,
+        ElicitResult,
+        ElicitUrlParams,
+        ListRootsParams,
+        ListRootsResult,
+        Root,
+        check_input_request,
+        decode_elicit_params,
+    )
+    from mcp_tasks_core.wire.requested_schema import check_requested_schema
+    from mcp_tasks_core.wire.subscriptions import (
+        CancelledParams,
+        LoggingMessageParams,
+        ProgressParams,
+        SubscriptionFilter,
+        SubscriptionsAcknowledgedParams,
+        SubscriptionsListenParams,
+        SubscriptionsListenResult,
+    )
+    from mcp_tasks_core.wire.tasks import (
+        CreateTaskResult,
+        GetTaskResult,
+        TaskIdParams,
+        TaskNotificationParams,
+        UpdateTaskParams,
+        decode_create_task_result,
+        decode_get_task_result,
+        decode_task,
+        decode_task_notification,
+    )
+    from mcp_tasks_core.wire.timestamps import read_timestamp
+    from mcp_tasks_core.wire.tools import (
+        CallToolParams,
+        CallToolResult,
+        Icon,
+        Implementation,
+        InputRequiredResult,
+        ListToolsParams,
+        ListToolsResult,
+        Tool,
+        check_object_schema,
+    )
 
-CallToolAnswer: TypeAlias = CallToolResult | InputRequiredResult | CreateTaskResult
-"""What a server may answer to ``tools/call``. Source: tools, Calling Tools; mrtr; tasks, Polymorphic Results."""
+_NAMES_BY_MODULE: Final = {
+    "calls": "CallToolAnswer decode_call_tool_answer",
+    "content": "check_content check_content_block",
+    "converter": "ABSENT Absent DecodeError decode encode",
+    "discovery": "DiscoverParams DiscoverResult EmptyResult MissingCapabilityData UnsupportedVersionData",
+    "inputs": (
+        "CreateMessageParams CreateMessageResult ElicitFormParams ElicitParams ElicitResult ElicitUrlParams "
+        "ListRootsParams ListRootsResult Root check_input_request decode_elicit_params"
+    ),
+    "requested_schema": "check_requested_schema",
+    "subscriptions": (
+        "CancelledParams LoggingMessageParams ProgressParams SubscriptionFilter SubscriptionsAcknowledgedParams "
+        "SubscriptionsListenParams SubscriptionsListenResult"
+    ),
+    "tasks": (
+        "CreateTaskResult GetTaskResult TaskIdParams TaskNotificationParams UpdateTaskParams decode_create_task_result "
+        "decode_get_task_result decode_task decode_task_notification"
+    ),
+    "timestamps": "read_timestamp",
+    "tools": (
+        "CallToolParams CallToolResult Icon Implementation InputRequiredResult "
+        "ListToolsParams ListToolsResult Tool check_object_schema"
+    ),
+}
+_HOMES: Final = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 
-def decode_call_tool_answer(
-    value: Any, path: str = "result", *, lenient: bool = False, departures: list[str] | None = None
-) -> CallToolAnswer:
-    """The result of ``tools/call`` by its resultType, absent for ``complete``. Arguments as for ``decode_task``.
-
-    Raises:
-        DecodeError: the value is none of the results that there are, or its resultType is unknown.
-    """
-    kind = value.get("resultType", "complete") if type(value) is dict else "complete"
-    if kind == "task":
-        return decode_create_task_result(value, path, lenient=lenient, departures=departures)
-    if kind == "input_required":
-        result = decode(InputRequiredResult, value, path)
-        if result.input_requests is None and result.request_state is None:
-            raise DecodeError(path, "inputRequests, requestState or both, and there is neither")
-        return result
-    if kind != "complete":
-        raise DecodeError(f"{path}.resultType", f'"complete", "input_required" or "task", not {shown(kind)}')
-    return decode(CallToolResult, value, path)
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"mcp_tasks_core.wire.{home}"), name)
+    globals()[name] = value
+    return value
 
 
 __all__ = [
