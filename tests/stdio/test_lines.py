@@ -86,6 +86,13 @@ def test_a_cr_past_the_limit_that_no_line_end_follows_makes_the_line_overlong():
     assert split_whole(data) == split_bytewise(data) == [OverlongLine(b"x" * LIMIT), b"z"]
 
 
+def test_an_empty_read_changes_nothing_not_even_between_a_cr_and_its_lf():
+    splitter = LineSplitter(LIMIT)
+    assert splitter.receive_data(b"x" * LIMIT + b"\r") == []
+    assert splitter.receive_data(b"") == []
+    assert splitter.receive_data(b"\n") == [b"x" * LIMIT]
+
+
 @pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"  \n", b"\t\r\n", b"\n\n\n"])
 def test_blank_lines_are_left_out(blank):
     assert split_whole(blank + b"a\n" + blank) == [b"a"]

@@ -59,9 +59,14 @@ def test_junk_up_to_the_bound_is_skipped_and_one_line_more_ends_the_connection()
 
 def test_after_too_much_junk_nothing_more_is_given():
     pipe = connection(junk_lines_max=0)
-    assert isinstance(pipe.receive_data(b"log\n")[-1], TooMuchJunk)
+    assert isinstance(pipe.receive_data(b"log\nlo")[-1], TooMuchJunk)
     assert pipe.receive_data(ANSWER + b"\n" + ANSWER) == ()
     assert pipe.receive_eof() == ()
+
+
+def test_overlong_lines_are_junk_too():
+    events = connection(junk_lines_max=2, frame_bytes_max=5).receive_data(b"{xxxxxxx\n" * 3)
+    assert [type(event) for event in events] == [LineSkipped, LineSkipped, LineSkipped, TooMuchJunk]
 
 
 def test_a_message_between_them_starts_the_count_of_junk_anew():
