@@ -13,7 +13,7 @@ EVERYTHING_IS_HERE = os.environ.get("MCP_TASKS_CI") == "1"
 
 # Found through pytest's `pythonpath` setting. The frame check needs jsonschema, which tests/core does without.
 pytest_plugins = ["requirement_report"]
-if EVERYTHING_IS_HERE or (find_spec("jsonschema") and find_spec("schema_frames")):
+if EVERYTHING_IS_HERE or find_spec("jsonschema") is not None:
     pytest_plugins.append("schema_frames")
 
 # How the reason of a skip begins when something that the test needs is not there: the specification folder, Node.
