@@ -157,8 +157,8 @@ class TaskRecord:
 
 def timestamp(wall_ms: int) -> str:
     """Wall-clock milliseconds as RFC 3339, UTC, with milliseconds: ``2026-07-28T10:00:00.000Z``."""
-    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}Z"
+    seconds, milliseconds = divmod(wall_ms, 1000)  # no float: it would round some milliseconds down
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03d}Z"
 
 
 def handle_to_wire(record: TaskRecord) -> JSONObject:

@@ -71,12 +71,9 @@ class Calls:
     # --- methods of the application
 
     def call_method(self, exchange: Exchange, params: JSONObject) -> Procedure:
-        try:
-            asking = exchange.method in ASKING_METHODS
-            brought = self._rounds.open(exchange, params) if asking else Brought()
-        except Refusal as refusal:
-            self._replies.error(exchange, refusal.error)
-            return
+        """Have the application serve a method of its own."""
+        asking = exchange.method in ASKING_METHODS
+        brought = self._rounds.open(exchange, params) if asking else Brought()
         left_out = _ROUND_MEMBERS if asking else ("_meta",)
         given = {name: value for name, value in params.items() if name not in left_out}
         context = self._context(exchange, brought, may_defer=False)
@@ -95,11 +92,7 @@ class Calls:
 
     def call_tool(self, exchange: Exchange, params: JSONObject, name: str, arguments: JSONObject) -> Procedure:
         """Run a tool. ``name`` is that of a known tool, whose need for a task the caller can meet."""
-        try:
-            brought = self._rounds.open(exchange, params)
-        except Refusal as refusal:
-            self._replies.error(exchange, refusal.error)
-            return
+        brought = self._rounds.open(exchange, params)
         may_defer = self._machine.config.tasks and exchange.meta.capabilities.declares_tasks
         context = self._context(exchange, brought, may_defer=may_defer)
         answer = yield from self._invoke(
@@ -155,8 +148,6 @@ class Calls:
                     self._replies.result(exchange, self._rounds.ask(exchange, params, brought, asked))
                 case Returned(result):
                     self._replies.result(exchange, finish(result))
-        except Refusal as refusal:
-            self._replies.error(exchange, refusal.error)
         except UnfitResult as problem:
             self._machine.report(Severity.ERROR, f"an answer to {exchange.method} cannot be sent: {problem}")
             self._replies.error(exchange, faults.INTERNAL)
@@ -191,7 +182,7 @@ class Calls:
                 yield from self._announce(exchange, params, deferred)
         except Refusal as refusal:
             self._machine.emit(AbandonWork(deferred.ticket, refusal.error.message))
-            self._replies.error(exchange, refusal.error)
+            raise
 
     def _announce_native(self, exchange: Exchange, source: str, deferred: ToolDeferred) -> Step[None]:
         assert deferred.task_id is not None

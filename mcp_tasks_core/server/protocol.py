@@ -51,7 +51,7 @@ from mcp_tasks_core.server.negotiation import Admitted, Ignored, Refused, admit,
 from mcp_tasks_core.server.notices import log_params, progress_params
 from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.rounds import Rounds
-from mcp_tasks_core.server.storing import Storing
+from mcp_tasks_core.server.storing import Refusal, Storing
 from mcp_tasks_core.server.task_methods import TaskMethods
 from mcp_tasks_core.server.work import Work
 from mcp_tasks_core.wire.jsonrpc import Notification, Request, encode_id
@@ -221,7 +221,10 @@ class ServerProtocol:
         id_bytes = encode_id(request.id, self._machine.codec)
         exchange = Exchange(stream_id, request.id, id_bytes, request.method, event.owner, verdict.meta)
         self._exchanges.add(exchange)
-        self._methods[request.method](exchange, request.params)
+        try:
+            self._methods[request.method](exchange, request.params)
+        except Refusal as refusal:
+            self._replies.error(exchange, refusal.error)
 
     def _notified(self, stream_id: StreamId, notification: Notification) -> None:
         """Cancel what the client cancels; anything else a notification may say is ignored. Source: cancellation."""
@@ -269,29 +272,26 @@ class ServerProtocol:
             if "cursor" in params and type(cursor) is not str:
                 raise UnknownCursor
             page = self._catalogue.page(cursor, self._config)
-        except UnknownCursor:
-            error = faults.invalid_params("params.cursor: a string that an earlier tools/list gave as nextCursor")
-            self._replies.error(exchange, error)
-            return
+        except UnknownCursor as problem:
+            message = "params.cursor: a string that an earlier tools/list gave as nextCursor"
+            raise Refusal(faults.invalid_params(message)) from problem
         self._replies.result(exchange, page)
 
     def _call_tool(self, exchange: Exchange, params: JSONObject) -> None:
         name = params.get("name")
         if type(name) is not str:
-            self._replies.error(exchange, faults.invalid_params("params.name: a string, the name of a tool"))
-            return
+            raise Refusal(faults.invalid_params("params.name: a string, the name of a tool"))
         tool = self._catalogue.find(name)
         if tool is None:
-            self._replies.error(exchange, faults.invalid_params(f"Unknown tool: {name}"))
-            return
+            raise Refusal(faults.invalid_params(f"Unknown tool: {name}"))
         if tool.requires_task and not exchange.meta.capabilities.declares_tasks:
-            self._replies.error(exchange, faults.TASKS_NOT_DECLARED)
-            return
+            raise Refusal(faults.TASKS_NOT_DECLARED)
         arguments = params.get("arguments", {})
         if type(arguments) is not dict:
-            self._replies.error(exchange, faults.invalid_params("params.arguments: an object"))
-            return
-        self._machine.run(self._calls.call_tool(exchange, params, name, arguments), exchange)
+            raise Refusal(faults.invalid_params("params.arguments: an object"))
+        procedure = self._calls.call_tool(exchange, params, name, arguments)
+        self._machine.run(self._replies.answering(exchange, procedure), exchange)
 
     def _call_method(self, exchange: Exchange, params: JSONObject) -> None:
-        self._machine.run(self._calls.call_method(exchange, params), exchange)
+        procedure = self._calls.call_method(exchange, params)
+        self._machine.run(self._replies.answering(exchange, procedure), exchange)

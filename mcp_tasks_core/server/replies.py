@@ -10,7 +10,8 @@ from mcp_tasks_core.identifiers import JSONObject, RequestId, StreamId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import Frame, Severity
 from mcp_tasks_core.server.exchanges import Exchange, ExchangeTable
-from mcp_tasks_core.server.machine import Machine
+from mcp_tasks_core.server.machine import Machine, Procedure
+from mcp_tasks_core.server.storing import Refusal
 from mcp_tasks_core.wire.json import JsonError
 from mcp_tasks_core.wire.jsonrpc import error_frame, notification_frame
 
@@ -61,6 +62,13 @@ class Replies:
             return
         self._exchanges.remove(exchange)
         self.refuse(exchange.stream_id, exchange.request_id, error, exchange.method)
+
+    def answering(self, exchange: Exchange, procedure: Procedure) -> Procedure:
+        """The same procedure, whose refusals answer the exchange."""
+        try:
+            yield from procedure
+        except Refusal as refusal:
+            self.error(exchange, refusal.error)
 
     def refuse(self, stream_id: StreamId, request_id: RequestId | None, error: ErrorObject, method: str = "") -> None:
         """Send an error for a message that opened no exchange."""
