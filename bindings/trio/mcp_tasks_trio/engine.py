@@ -1,0 +1,332 @@
+"""Carries out what a server's protocol core wants done, and tells it what happened.
+
+All of it happens in one thread and without waiting: an effect whose answer is at hand, such as a row of a store
+in memory, is answered in the same turn. What takes time goes to tasks and worker threads and comes back as
+events.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.identifiers import Instant, StreamId
+from mcp_tasks_core.limits import Limits
+from mcp_tasks_core.request_state import RequestStateKey
+from mcp_tasks_core.server.effects import (
+    AbandonWork,
+    AdoptWork,
+    AskSource,
+    Authorize,
+    CallMethod,
+    CancelCall,
+    DeleteTask,
+    DeliverInput,
+    Frame,
+    InvokeTool,
+    ListDue,
+    LoadTask,
+    PublishChange,
+    RefuseInput,
+    Report,
+    ServerEffect,
+    Severity,
+    StartWork,
+    StopWork,
+    StoreTask,
+)
+from mcp_tasks_core.server.events import (
+    DueListed,
+    ServerEvent,
+    StoreConflicted,
+    StoreFailed,
+    StreamClosed,
+    TaskDeleted,
+    TaskLoaded,
+    TaskStored,
+    Ticked,
+)
+from mcp_tasks_core.server.protocol import ServerProtocol
+from mcp_tasks_core.store import CapacityExceeded, StoreError, StoreUncertain, TaskStore
+from mcp_tasks_trio.application import Application
+from mcp_tasks_trio.execution import Execution
+from mcp_tasks_trio.threads import WorkerThreads
+
+_log = logging.getLogger("mcp_tasks_trio")
+
+_STORE_THREADS: Final = 4  # calls to a blocking store at the same time; SQLite writes one by one anyway
+_TICK_PAUSE_SECONDS: Final = 0.005  # a deadline that has passed and stands is not asked about faster than this
+_SEVERITIES: Final[Mapping[Severity, int]] = {Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+
+
+class Sink(Protocol):
+    """Where the frames of one stream go."""
+
+    def send(self, frame: Frame) -> None:
+        """Take one frame; nothing waits."""
+
+    def flush(self) -> None:
+        """The turn is over: whatever was taken is to be on its way."""
+
+
+def system_instant() -> Instant:
+    """This moment, by the system's clocks."""
+    return Instant(wall_ms=time.time_ns() // 1_000_000, monotonic_ms=time.monotonic_ns() // 1_000_000)
+
+
+class ServerEngine:
+    """One application behind one protocol core, for any number of streams.
+
+    Use ``running`` to run it. Every method belongs to the thread of the event loop.
+
+    Args:
+        store: where tasks are kept; the application's own when ``None``.
+        clock: the moment, for tests; the system's clocks by default.
+        entropy: random bytes, for tests; the system's by default.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        *,
+        store: TaskStore | None = None,
+        clock: Callable[[], Instant] = system_instant,
+        entropy: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._application = application
+        self._store = application.new_store() if store is None else store
+        self._clock = clock
+        self._entropy = entropy
+        keys = (RequestStateKey("process", entropy(32)),)
+        self._config = application.server_config(keys)
+        self._protocol = ServerProtocol(self._config)
+        self._streams_opened = 0
+        self._sinks: dict[StreamId, Sink] = {}
+        self._dirty: set[Sink] = set()
+        self._queue: deque[ServerEvent] = deque()
+        self._turning = False
+        self._armed_ms: int | None = None
+        self._alarm = anyio.Event()
+        self._quiet: anyio.Event | None = None
+        self._effects: Mapping[type, Callable[[Any], object]] = {}
+
+    @property
+    def protocol(self) -> ServerProtocol:
+        return self._protocol
+
+    @property
+    def store(self) -> TaskStore:
+        return self._store
+
+    @property
+    def limits(self) -> Limits:
+        return self._config.limits
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ServerEngine]:
+        """Serve until the block ends; then whatever still runs is cancelled."""
+        async with anyio.create_task_group() as task_group:
+            self._begin(task_group)
+            task_group.start_soon(self._keep_time)
+            try:
+                yield self
+            finally:
+                task_group.cancel_scope.cancel()
+
+    def _begin(self, task_group: TaskGroup) -> None:
+        self._task_group = task_group
+        self._execution = execution = Execution(
+            self._application,
+            self.feed,
+            task_group,
+            self._config.check_answer,
+            self._entropy,
+            self._config.limits.task_id_entropy_bytes_min,
+        )
+        blocks = self._store.blocks
+        if blocks:
+            self._store_threads = WorkerThreads(_STORE_THREADS)
+        ask_store = self._ask_blocking_store if blocks else self._ask_store
+        self._effects = {
+            Frame: self._send,
+            LoadTask: ask_store,
+            StoreTask: ask_store,
+            ListDue: ask_store,
+            DeleteTask: ask_store,
+            Authorize: execution.authorize,
+            InvokeTool: execution.invoke_tool,
+            CallMethod: execution.call_method,
+            CancelCall: execution.cancel_call,
+            StartWork: execution.start_work,
+            AdoptWork: _nothing,  # a claimed task's work is its engine's
+            AbandonWork: execution.abandon_work,
+            DeliverInput: execution.deliver_input,
+            RefuseInput: execution.refuse_input,
+            StopWork: execution.stop_work,
+            PublishChange: _nothing,  # nobody listens yet
+            AskSource: execution.ask_source,
+            Report: _report,
+        }
+
+    # --- streams
+
+    def open_stream(self, sink: Sink) -> StreamId:
+        """A new stream, whose frames go to this sink."""
+        self._streams_opened += 1
+        stream_id = StreamId(self._streams_opened)
+        self._sinks[stream_id] = sink
+        return stream_id
+
+    def close_stream(self, stream_id: StreamId) -> None:
+        """Nothing more can be sent on this stream: its requests are cancelled, its tasks go on."""
+        if self._sinks.pop(stream_id, None) is not None:
+            self.feed(StreamClosed(stream_id))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered, or work runs whose outcome a durable store is to hold."""
+        return bool(self._protocol.open_exchanges) or (self._store.blocks and self._execution.works_running > 0)
+
+    async def quiet(self) -> None:
+        """Wait until nothing is ``busy``."""
+        while self.busy:
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    # --- events in
+
+    def feed(self, event: ServerEvent) -> None:
+        """Tell the core what happened, and carry out what it wants done.
+
+        Raises:
+            LocalProtocolError: the event breaks the core's rules; nothing was changed.
+        """
+        if self._turning:
+            self._queue.append(event)
+            return
+        self.feed_all((event,))
+
+    def feed_all(self, events: Iterable[ServerEvent]) -> None:
+        """Tell the core what happened, event by event, at one moment. Frames leave when all of it is done.
+
+        Raises:
+            LocalProtocolError: as ``feed``, for the first event that broke a rule.
+        """
+        if self._turning:
+            self._queue.extend(events)
+            return
+        now = self._clock()
+        handle, carry_out, queue = self._protocol.handle, self._carry_out, self._queue
+        broken: LocalProtocolError | None = None
+        self._turning = True
+        try:
+            for event in events:
+                try:
+                    carry_out(handle(event, now))
+                except LocalProtocolError as error:
+                    broken = broken or error
+                except Exception:  # a fault of ours in one message must not end the others
+                    _log.exception("The server failed on %s", type(event).__name__)
+                while queue:
+                    self._handle_queued(queue.popleft(), now)
+        finally:
+            self._turning = False
+            self._end_turn()
+        if broken is not None:
+            raise broken
+
+    def _handle_queued(self, event: ServerEvent, now: Instant) -> None:
+        try:
+            self._carry_out(self._protocol.handle(event, now))
+        except LocalProtocolError:
+            _log.exception("What the application did is against the core's rules")
+        except Exception:
+            _log.exception("The server failed on %s", type(event).__name__)
+
+    def _carry_out(self, effects: Sequence[ServerEffect]) -> None:
+        table = self._effects
+        for effect in effects:
+            table[type(effect)](effect)
+
+    def _end_turn(self) -> None:
+        dirty = self._dirty
+        while dirty:
+            dirty.pop().flush()
+        deadline_ms = self._protocol.deadline
+        if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
+            self._alarm.set()
+        if self._quiet is not None and not self.busy:
+            self._quiet.set()
+            self._quiet = None
+
+    # --- effects out
+
+    def _send(self, frame: Frame) -> None:
+        sink = self._sinks.get(frame.stream_id)
+        if sink is not None:
+            sink.send(frame)
+            self._dirty.add(sink)
+
+    def _ask_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> None:
+        self._queue.append(self._answer_of_store(effect))
+
+    def _ask_blocking_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> None:
+        self._task_group.start_soon(self._wait_for_store, effect)
+
+    async def _wait_for_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> None:
+        self.feed(await self._store_threads.run(lambda: self._answer_of_store(effect)))
+
+    def _answer_of_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> ServerEvent:
+        store, ticket = self._store, effect.ticket
+        try:
+            match effect:
+                case LoadTask():
+                    return TaskLoaded(ticket, store.load(effect.task_id))
+                case StoreTask():
+                    row = effect.row
+                    kept = store.create(row) if row.revision == 1 else store.swap(row)
+                    return TaskStored(ticket) if kept else StoreConflicted(ticket)
+                case ListDue():
+                    return DueListed(ticket, store.list_due(effect.until_ms, effect.limit))
+                case DeleteTask():
+                    store.delete(effect.task_id, effect.revision)
+                    return TaskDeleted(ticket)
+        except StoreError as error:
+            uncertain, full = isinstance(error, StoreUncertain), isinstance(error, CapacityExceeded)
+            return StoreFailed(ticket, str(error) or repr(error), uncertain=uncertain, full=full)
+        except Exception as error:  # a store that breaks its contract may have done anything
+            _log.exception("The task store failed")
+            return StoreFailed(ticket, repr(error), uncertain=True)
+
+    # --- time
+
+    async def _keep_time(self) -> None:
+        """Tell the core when the moment it named has come; the only timer there is."""
+        while True:
+            self._alarm = anyio.Event()
+            self._armed_ms = deadline_ms = self._protocol.deadline
+            if deadline_ms is None:
+                await self._alarm.wait()
+                continue
+            wait = (deadline_ms - self._clock().monotonic_ms) / 1000
+            with anyio.move_on_after(max(wait, _TICK_PAUSE_SECONDS)):
+                await self._alarm.wait()
+                continue
+            self.feed(Ticked())
+
+
+def _nothing(effect: object) -> None:
+    """This effect asks nothing of this runner."""
+
+
+def _report(report: Report) -> None:
+    _log.log(_SEVERITIES[report.severity], "%s", report.message)

@@ -1,0 +1,467 @@
+"""Runs what the protocol core asks of the application: tools, gates, methods, task engines, access rules.
+
+Work behind a task runs beside the request that made it, in the server's own task group: it outlives the request
+and its stream, and ends with the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import attrs
+from anyio.abc import TaskGroup
+
+from mcp_tasks_core.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorObject, LocalProtocolError
+from mcp_tasks_core.identifiers import JSONObject, TaskId, Ticket
+from mcp_tasks_core.server.effects import (
+    AbandonWork,
+    AskSource,
+    Authorize,
+    CallContext,
+    CallMethod,
+    CancelCall,
+    DeliverInput,
+    InvokeTool,
+    RefuseInput,
+    SourceOperation,
+    StartWork,
+    StopWork,
+)
+from mcp_tasks_core.server.events import (
+    AccessDecided,
+    Deferral,
+    MethodAnswered,
+    Outcome,
+    Raised,
+    Returned,
+    SourceAnswered,
+    SourceAnswerKind,
+    ToolAnswered,
+    ToolDeferred,
+    WorkCompleted,
+    WorkStopped,
+)
+from mcp_tasks_trio.application import Application, EngineTask, Method, TaskBackend
+from mcp_tasks_trio.channels import Channel, CheckAnswer, Feed, InlineChannel, WorkChannel
+from mcp_tasks_trio.context import (
+    GateContext,
+    GatedCall,
+    MethodContext,
+    SyncGateContext,
+    SyncMethodContext,
+    SyncToolContext,
+    ToolContext,
+)
+from mcp_tasks_trio.results import UnfitResult, error_to_wire, json_object, to_wire
+from mcp_tasks_trio.signatures import ArgumentsRefused
+from mcp_tasks_trio.threads import LoopCalls, WorkerThreads
+from mcp_tasks_trio.tool_errors import BodyUnwound, CallCancelled, ProtocolError, ToolError
+from mcp_tasks_trio.tools import Function, TaskClaim, Tool, duration_ms, is_async
+
+_log = logging.getLogger("mcp_tasks_trio")
+
+
+def _as_result(text: str) -> Outcome:
+    return Returned(error_to_wire(text))
+
+
+def _as_error(text: str) -> Outcome:
+    return Raised(ErrorObject(INTERNAL_ERROR, text))
+
+
+class _Deferred:
+    """A gate's verdict: the call becomes a task."""
+
+
+_DEFERRED: Final = _Deferred()
+_Value: TypeAlias = "Outcome | TaskClaim | _Deferred"
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A request that is being answered, or a call that waits for its record."""
+
+    channel: InlineChannel
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+
+    def cancel(self) -> None:
+        self.channel.cancel()
+        # A thread cannot be cancelled: it is told, and left to itself.
+        self.scope.cancel()
+
+
+@attrs.define(eq=False)
+class _Work:
+    """Work behind a task."""
+
+    channel: WorkChannel
+    in_thread: bool
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+
+    def stop(self) -> None:
+        self.channel.cancel(wake=self.in_thread)
+        if not self.in_thread:
+            self.scope.cancel()
+
+
+@attrs.frozen
+class _Prepared:
+    """A call whose arguments were read."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+    context: CallContext
+
+
+class Execution:
+    """Runs one application for one protocol core.
+
+    Args:
+        feed: takes what happened to the core.
+        task_group: of the server: everything ends with it.
+        entropy: random bytes, as many as asked for.
+        task_id_bytes: how many of them make a task's id.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        feed: Feed,
+        task_group: TaskGroup,
+        check_answer: CheckAnswer,
+        entropy: Callable[[int], bytes],
+        task_id_bytes: int,
+    ) -> None:
+        self._application = application
+        self._feed = feed
+        self._task_group = task_group
+        self._check_answer = check_answer
+        self._entropy = entropy
+        self._task_id_bytes = task_id_bytes
+        self._threads = WorkerThreads(application.worker_threads)
+        self._loop = LoopCalls(task_group)
+        self._calls: dict[Ticket, _Call] = {}
+        self._deferred: dict[Ticket, tuple[_Prepared, InlineChannel | None]] = {}
+        self._works: dict[TaskId, _Work] = {}
+
+    @property
+    def works_running(self) -> int:
+        """Tasks whose work runs."""
+        return len(self._works)
+
+    # --- calls that are answered inline, and gates
+
+    def invoke_tool(self, effect: InvokeTool) -> None:
+        tool = self._application.tools.get(effect.name)
+        if tool is None:
+            error = ErrorObject(INVALID_PARAMS, f"Unknown tool: {effect.name}")
+            self._feed(ToolAnswered(effect.ticket, Raised(error)))
+            return
+        try:
+            arguments = tool.arguments.read(effect.arguments)
+        except ArgumentsRefused as refusal:
+            text = f"Invalid arguments for tool {tool.name}: {refusal}"
+            self._feed(ToolAnswered(effect.ticket, Returned(error_to_wire(text))))
+            return
+        prepared = _Prepared(tool, arguments, effect.context)
+        gates = self._application.gates_of(tool)
+        if not gates and self._defers(prepared):
+            self._defer(effect.ticket, prepared, None)
+            return
+        call = self._open_call(effect.ticket, effect.context, may_ask=True)
+        self._task_group.start_soon(self._run_tool, effect.ticket, call, prepared, gates, effect.arguments)
+
+    def call_method(self, effect: CallMethod) -> None:
+        method = self._application.methods[effect.method]
+        call = self._open_call(effect.ticket, effect.context, may_ask=method.may_ask)
+        self._task_group.start_soon(self._run_method, effect.ticket, call, method, effect.params)
+
+    def cancel_call(self, effect: CancelCall) -> None:
+        call = self._calls.get(effect.ticket)
+        if call is not None:
+            call.cancel()
+
+    def _open_call(self, ticket: Ticket, context: CallContext, *, may_ask: bool) -> _Call:
+        channel = InlineChannel(self._feed, ticket, context, self._check_answer, may_ask=may_ask)
+        call = self._calls[ticket] = _Call(channel)
+        return call
+
+    def _defers(self, prepared: _Prepared) -> bool:
+        return prepared.context.may_defer and prepared.tool.terms.mode != "never"
+
+    def _defer(self, ticket: Ticket, prepared: _Prepared, channel: InlineChannel | None) -> None:
+        self._deferred[ticket] = (prepared, channel)
+        terms = prepared.tool.terms
+        self._answer(
+            ToolDeferred(
+                ticket=ticket,
+                deferral=Deferral.START,
+                entropy=self._entropy(self._task_id_bytes),
+                ttl_ms=terms.ttl_ms,
+                poll_interval_ms=terms.poll_interval_ms,
+                detach_on_disconnect=terms.detach_on_disconnect,
+            )
+        )
+
+    async def _run_tool(
+        self, ticket: Ticket, call: _Call, prepared: _Prepared, gates: list[Function], raw_arguments: JSONObject
+    ) -> None:
+        tool = prepared.tool
+
+        async def steps() -> _Value:
+            gated = GatedCall(tool.name, prepared.arguments, raw_arguments, self._defers(prepared))
+            for gate in gates:
+                await self._pass_gate(gate, call.channel, gated)
+            if gated.becomes_task:
+                return _DEFERRED
+            value = await self._run_body(prepared, call.channel)
+            if isinstance(value, TaskClaim):
+                return value
+            return Returned(to_wire(value, tool.output))
+
+        value = await self._settle(f"Tool {tool.name}", call.scope, call.channel, steps)
+        if self._close_call(ticket, call) or value is None:
+            return
+        verdict = call.channel.verdict
+        if verdict is not None:
+            self._answer(ToolAnswered(ticket, verdict))
+        elif isinstance(value, _Deferred):
+            self._defer(ticket, prepared, call.channel)
+        elif isinstance(value, TaskClaim):
+            self._answer(self._claimed(ticket, prepared, value))
+        else:
+            self._answer(ToolAnswered(ticket, value))
+
+    def _claimed(self, ticket: Ticket, prepared: _Prepared, claim: TaskClaim) -> ToolAnswered | ToolDeferred:
+        if not prepared.context.may_defer:
+            _log.error(
+                "Tool %s claims the task %s for a caller that did not declare tasks", prepared.tool.name, claim.task_id
+            )
+            return ToolAnswered(ticket, Returned(error_to_wire(f"Tool {prepared.tool.name} failed")))
+        return ToolDeferred(
+            ticket=ticket,
+            deferral=Deferral.CLAIM,
+            task_id=claim.task_id,
+            ttl_ms=None if claim.ttl is None else duration_ms(claim.ttl, "ttl"),
+            poll_interval_ms=None if claim.poll_interval is None else duration_ms(claim.poll_interval, "poll_interval"),
+            status_message=claim.status_message,
+            detach_on_disconnect=prepared.tool.terms.detach_on_disconnect,
+        )
+
+    async def _run_method(self, ticket: Ticket, call: _Call, method: Method, params: JSONObject) -> None:
+        async def steps() -> _Value:
+            context: MethodContext | SyncMethodContext
+            if method.is_async:
+                context = MethodContext(call.channel, method.name)
+            else:
+                context = SyncMethodContext(call.channel, self._loop, method.name)
+            result = await self._call(method.function, method.is_async, params, context)
+            return Returned(json_object(result))
+
+        value = await self._settle(method.name, call.scope, call.channel, steps, fail=_as_error)
+        if self._close_call(ticket, call) or value is None:
+            return
+        self._answer(MethodAnswered(ticket, call.channel.verdict or cast("Outcome", value)))
+
+    def _close_call(self, ticket: Ticket, call: _Call) -> bool:
+        """Forget the call; ``True`` when it was cancelled, so that nobody waits for its answer."""
+        del self._calls[ticket]
+        call.channel.close()
+        return call.channel.cancel_requested
+
+    def _answer(self, event: ToolAnswered | ToolDeferred | MethodAnswered) -> None:
+        """Tell the core; what it refuses of the application's is an internal error to the caller."""
+        try:
+            self._feed(event)
+        except LocalProtocolError:
+            _log.exception("What the application answered may not be")
+            refused = Raised(ErrorObject(INTERNAL_ERROR, "Internal error"))
+            answer = MethodAnswered if isinstance(event, MethodAnswered) else ToolAnswered
+            self._feed(answer(event.ticket, refused))
+
+    # --- work behind tasks
+
+    def start_work(self, effect: StartWork) -> None:
+        prepared, foreground = self._deferred.pop(effect.ticket)
+        settled = foreground.settled if foreground is not None else {}
+        channel = WorkChannel(self._feed, effect.task_id, prepared.context, settled)
+        work = self._works[effect.task_id] = _Work(channel, in_thread=not prepared.tool.is_async)
+        self._task_group.start_soon(self._run_work, effect.task_id, work, prepared)
+
+    def abandon_work(self, effect: AbandonWork) -> None:
+        self._deferred.pop(effect.ticket, None)
+
+    def stop_work(self, effect: StopWork) -> None:
+        work = self._works.get(effect.task_id)
+        if work is not None:
+            work.stop()
+
+    def deliver_input(self, effect: DeliverInput) -> None:
+        work = self._works.get(effect.task_id)
+        if work is not None:
+            work.channel.deliver(effect.key, effect.answer)
+
+    def refuse_input(self, effect: RefuseInput) -> None:
+        work = self._works.get(effect.task_id)
+        if work is not None:
+            work.channel.refuse(effect.key, effect.error)
+
+    async def _run_work(self, task_id: TaskId, work: _Work, prepared: _Prepared) -> None:
+        tool = prepared.tool
+
+        async def steps() -> _Value:
+            return Returned(to_wire(await self._run_body(prepared, work.channel), tool.output))
+
+        value = await self._settle(f"Tool {tool.name}", work.scope, work.channel, steps)
+        work.channel.close()
+        del self._works[task_id]
+        outcome = value if isinstance(value, Returned | Raised) else WorkStopped()
+        self._feed(WorkCompleted(task_id, outcome))
+
+    # --- what calls and work share
+
+    async def _run_body(self, prepared: _Prepared, channel: Channel) -> Any:
+        tool = prepared.tool
+        arguments = dict(prepared.arguments)
+        if tool.context_parameter is not None:
+            arguments[tool.context_parameter] = (
+                ToolContext(channel, tool.name) if tool.is_async else SyncToolContext(channel, self._loop, tool.name)
+            )
+        return await self._call(tool.function, tool.is_async, **arguments)
+
+    async def _pass_gate(self, gate: Function, channel: InlineChannel, gated: GatedCall) -> None:
+        if is_async(gate):
+            await self._call(gate, True, GateContext(channel, gated))
+        else:
+            await self._call(gate, False, SyncGateContext(channel, self._loop, gated))
+
+    async def _call(self, function: Function, runs_in_loop: bool, /, *args: Any, **kwargs: Any) -> Any:
+        if runs_in_loop:
+            return await function(*args, **kwargs)
+        return await self._threads.run(lambda: function(*args, **kwargs))
+
+    async def _settle(
+        self,
+        what: str,
+        scope: anyio.CancelScope,
+        channel: Channel,
+        steps: Callable[[], Awaitable[_Value]],
+        *,
+        fail: Callable[[str], Outcome] = _as_result,
+    ) -> _Value | None:
+        """How a body ended: what it gave, what it raised as an outcome, or ``None`` where it was made to stop.
+
+        An exception becomes an outcome here and nowhere else; only the server's own end passes through.
+
+        Args:
+            fail: how a failure is put that is no protocol error.
+        """
+        value: _Value | None = None
+        try:
+            with scope:
+                value = await steps()
+        except UnfitResult as unfit:
+            _log.error("%s returned what may not go out: %s", what, unfit)
+            return fail(f"{what} failed: its result could not be sent")
+        except BaseException as error:
+            return _outcome_of(what, error, channel, fail)
+        return value
+
+    # --- task engines and access rules of the application's own
+
+    def ask_source(self, effect: AskSource) -> None:
+        self._task_group.start_soon(self._run_source, effect)
+
+    async def _run_source(self, effect: AskSource) -> None:
+        backend = self._application.sources[effect.source]
+        try:
+            answer = await self._source_answer(backend, effect)
+        except Exception as error:
+            _log.exception("The task engine %r failed to %s %s", effect.source, effect.operation.value, effect.task_id)
+            answer = SourceAnswered(ticket=effect.ticket, kind=SourceAnswerKind.FAILED, reason=repr(error))
+        self._feed(answer)
+
+    async def _source_answer(self, backend: TaskBackend, effect: AskSource) -> SourceAnswered:
+        ticket = effect.ticket
+        if effect.operation is SourceOperation.READ:
+            task = await self._either(backend.read, effect.task_id)
+            if task is None:
+                return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.UNKNOWN)
+            assert isinstance(task, EngineTask)
+            state = json_object(task.state)
+            return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.STATE, owner=task.owner, state=state)
+        if effect.operation is SourceOperation.ANSWER:
+            known = await self._either(backend.answer, effect.task_id, effect.answers)
+        else:
+            known = await self._either(backend.cancel, effect.task_id)
+        return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.ACCEPTED if known else SourceAnswerKind.UNKNOWN)
+
+    def authorize(self, effect: Authorize) -> None:
+        self._task_group.start_soon(self._run_authorize, effect)
+
+    async def _run_authorize(self, effect: Authorize) -> None:
+        rule = self._application.authorize
+        assert rule is not None
+        try:
+            allowed = await self._either(rule, effect.caller, effect.access, effect.task_id, effect.owner)
+        except Exception:
+            _log.exception("The access rule failed for %s; access is denied", effect.task_id)
+            allowed = False
+        self._feed(AccessDecided(effect.ticket, allowed is True))
+
+    async def _either(self, function: Function, /, *args: Any) -> Any:
+        """The result of a function that may be asynchronous; others run in a worker thread."""
+        return await self._call(function, is_async(function), *args)
+
+
+def _outcome_of(what: str, error: BaseException, channel: Channel, fail: Callable[[str], Outcome]) -> Outcome | None:
+    """What an exception means for the call; the server's own end is raised again."""
+    leaves = list(_leaves(error))
+    if any(isinstance(leaf, KeyboardInterrupt | GeneratorExit) for leaf in leaves):
+        raise error
+    if any(isinstance(leaf, anyio.get_cancelled_exc_class()) for leaf in leaves) and _loop_is_cancelling():
+        raise error
+    if any(isinstance(leaf, BodyUnwound) for leaf in leaves):
+        return fail("")  # the channel's verdict stands in its place
+    if channel.cancel_requested and all(isinstance(leaf, CallCancelled) for leaf in leaves):
+        return None
+    told = [leaf for leaf in leaves if isinstance(leaf, ProtocolError)]
+    told_as_result = [leaf for leaf in leaves if isinstance(leaf, ToolError)]
+    if len(told) + len(told_as_result) < len(leaves):
+        _log.error("%s failed", what, exc_info=error)
+        return fail(f"{what} failed")
+    if told:
+        return Raised(_sendable(told[0].error, what))
+    return fail(told_as_result[0].text)
+
+
+def _loop_is_cancelling() -> bool:
+    """Whether a scope around this task was cancelled: the server ends.
+
+    Without one, a cancellation is a stray of the tool's own, such as an awaited asyncio task that was cancelled.
+    """
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for child in error.exceptions:
+            yield from _leaves(child)
+    else:
+        yield error
+
+
+def _sendable(error: ErrorObject, what: str) -> ErrorObject:
+    """The error with data that can be written as JSON."""
+    if error.data is None:
+        return error
+    try:
+        json_object({"data": error.data})
+    except UnfitResult as unfit:
+        _log.error("%s raised a protocol error whose data may not go out: %s", what, unfit)
+        return ErrorObject(error.code, error.message)
+    return error

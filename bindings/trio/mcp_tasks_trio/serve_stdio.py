@@ -1,0 +1,218 @@
+"""Serves an application on stdin and stdout, on asyncio or trio, and ends when its client does.
+
+Source: stdio, Shutdown.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Final, Protocol
+
+import anyio
+
+from mcp_tasks_core.access import LOCAL_OWNER, Owner
+from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.store import TaskStore
+from mcp_tasks_trio.application import Application
+from mcp_tasks_trio.engine import ServerEngine
+from mcp_tasks_trio.stdio_link import StdioLink
+from mcp_tasks_trio.threads import in_trio
+
+BACKENDS: Final = ("asyncio", "trio")
+EOF_GRACE_SECONDS: Final = 1.0  # for requests that are being answered when stdin ends
+_FLUSH_SECONDS: Final = 0.25  # for the last answers to get out
+_EXIT_SECONDS: Final = 0.5  # for cancelled work to end, before the process ends without it
+_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
+
+
+async def serve_stdio(
+    application: Application,
+    *,
+    store: TaskStore | None = None,
+    owner: Owner = LOCAL_OWNER,
+    eof_grace_seconds: float = EOF_GRACE_SECONDS,
+    shutting_down: Callable[[], None] | None = None,
+) -> None:
+    """Serve on this process's stdin and stdout until stdin ends, stdout breaks, or SIGINT or SIGTERM comes.
+
+    While it runs, stdout belongs to the protocol: what anything else prints goes to stderr.
+
+    Args:
+        store: where tasks are kept; the application's own when ``None``.
+        owner: on whose behalf everything is asked.
+        eof_grace_seconds: how long requests in progress may still be answered when stdin has ended.
+        shutting_down: called when the end begins.
+    """
+    with _standard_streams() as (input_fd, output_fd):
+        engine = ServerEngine(application, store=store)
+        await serve_pipes(
+            engine,
+            input_fd,
+            output_fd,
+            owner=owner,
+            eof_grace_seconds=eof_grace_seconds,
+            signals=_SIGNALS if threading.current_thread() is threading.main_thread() else (),
+            shutting_down=shutting_down,
+        )
+
+
+async def serve_pipes(
+    engine: ServerEngine,
+    input_fd: int,
+    output_fd: int,
+    *,
+    owner: Owner = LOCAL_OWNER,
+    eof_grace_seconds: float = EOF_GRACE_SECONDS,
+    signals: tuple[signal.Signals, ...] = (),
+    shutting_down: Callable[[], None] | None = None,
+) -> None:
+    """Serve on two file descriptors until the input ends or the output breaks. They stay open."""
+    async with engine.running():
+        pump = _pump_of_this_loop(engine, owner, output_fd)
+        async with pump.connected(input_fd), _signalled(signals) as stopped:
+            link = pump.link
+            await _first_of(link.input_ended, link.broken, stopped)
+            if shutting_down is not None:
+                shutting_down()
+            if not link.broken.is_set():
+                with anyio.move_on_after(eof_grace_seconds):
+                    await _quiet_or(engine, link.broken)
+            link.close()
+            with anyio.move_on_after(_FLUSH_SECONDS):
+                await pump.drained()
+
+
+def run_stdio(
+    application: Application,
+    *,
+    backend: str = "asyncio",
+    store: TaskStore | None = None,
+    owner: Owner = LOCAL_OWNER,
+    eof_grace_seconds: float = EOF_GRACE_SECONDS,
+) -> int:
+    """Serve on stdin and stdout as the main thing that this process does; gives its exit status.
+
+    Whatever tools do, the process ends within a second of the grace: one that does not let itself be cancelled
+    is ended with the process.
+
+    Raises:
+        LocalProtocolError: there is no such backend.
+    """
+    if backend not in BACKENDS:
+        raise LocalProtocolError(f"backend is one of {', '.join(BACKENDS)}; not {backend!r}")
+
+    def shutting_down() -> None:
+        timer = threading.Timer(eof_grace_seconds + _FLUSH_SECONDS + _EXIT_SECONDS, _leave)
+        timer.daemon = True
+        timer.start()
+
+    async def main() -> None:
+        await serve_stdio(
+            application,
+            store=store,
+            owner=owner,
+            eof_grace_seconds=eof_grace_seconds,
+            shutting_down=shutting_down,
+        )
+
+    anyio.run(main, backend=backend)
+    return 0
+
+
+def _leave() -> None:
+    """End the process at once: something in it refuses to end."""
+    with suppress(Exception):
+        sys.stderr.flush()
+    os._exit(0)
+
+
+class _Pump(Protocol):
+    @property
+    def link(self) -> StdioLink: ...
+
+    def connected(self, input_fd: int) -> AbstractAsyncContextManager[None]: ...
+
+    async def drained(self) -> None: ...
+
+
+def _pump_of_this_loop(engine: ServerEngine, owner: Owner, output_fd: int) -> _Pump:
+    if in_trio():
+        from mcp_tasks_trio.pump_trio import TrioPump
+
+        return TrioPump(engine, owner, output_fd)
+    from mcp_tasks_trio.pump_asyncio import AsyncioPump
+
+    return AsyncioPump(engine, owner, output_fd)
+
+
+async def _first_of(*events: anyio.Event) -> None:
+    async with anyio.create_task_group() as task_group:
+
+        async def wait(event: anyio.Event) -> None:
+            await event.wait()
+            task_group.cancel_scope.cancel()
+
+        for event in events:
+            task_group.start_soon(wait, event)
+
+
+async def _quiet_or(engine: ServerEngine, broken: anyio.Event) -> None:
+    async with anyio.create_task_group() as task_group:
+
+        async def wait_for_break() -> None:
+            await broken.wait()
+            task_group.cancel_scope.cancel()
+
+        task_group.start_soon(wait_for_break)
+        await engine.quiet()
+        task_group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _signalled(signals: tuple[signal.Signals, ...]) -> AsyncIterator[anyio.Event]:
+    """An event that is set by the first of these signals; a second one ends the process."""
+    stopped = anyio.Event()
+    if not signals:
+        yield stopped
+        return
+
+    async def watch() -> None:
+        with anyio.open_signal_receiver(*signals) as received:
+            async for _ in received:
+                if stopped.is_set():
+                    _leave()
+                stopped.set()
+
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(watch)
+        yield stopped
+        task_group.cancel_scope.cancel()
+
+
+@contextmanager
+def _standard_streams() -> Iterator[tuple[int, int]]:
+    """Stdin and stdout for the protocol alone: everybody else reads nothing, and writes to stderr."""
+    sys.stdout.flush()
+    input_fd, output_fd = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(nothing, 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:  # there is no stderr
+            os.dup2(nothing, 1)
+        stdout, sys.stdout = sys.stdout, sys.stderr
+        try:
+            yield input_fd, output_fd
+        finally:
+            sys.stdout = stdout
+            os.dup2(input_fd, 0)
+            os.dup2(output_fd, 1)
+    finally:
+        for fd in (input_fd, output_fd, nothing):
+            os.close(fd)

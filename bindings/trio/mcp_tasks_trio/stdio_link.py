@@ -1,0 +1,74 @@
+"""What stands between a pair of pipes and a server's engine: bytes in, bytes out, and how it ends. No I/O of its own.
+
+A pump, one per event loop, moves the bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from mcp_tasks_core.access import Owner
+from mcp_tasks_core.server.effects import Frame
+from mcp_tasks_stdio import StdioServerConnection
+from mcp_tasks_trio.engine import ServerEngine
+
+_log = logging.getLogger("mcp_tasks_trio")
+
+OUTPUT_HIGH_WATER: Final = 1024 * 1024  # bytes; above it, no more requests are read from a client that reads no answers
+READ_BYTES: Final = 256 * 1024
+
+
+class StdioLink:
+    """One stdio channel of a server: the sink of its stream.
+
+    Args:
+        write: takes bytes for stdout; it never waits.
+    """
+
+    def __init__(self, engine: ServerEngine, owner: Owner, write: Callable[[bytes], None]) -> None:
+        self._engine = engine
+        self._write = write
+        self._stream_id = engine.open_stream(self)
+        self._connection = StdioServerConnection(self._stream_id, owner, engine.limits)
+        self._ended = False
+        self.input_ended = anyio.Event()
+        self.broken = anyio.Event()
+
+    # --- towards the engine
+
+    def receive(self, data: bytes) -> None:
+        """Bytes came on stdin. All messages in them are handled, then their answers are written at once."""
+        if not self._ended:
+            self._engine.feed_all(self._connection.receive_data(data))
+
+    def receive_eof(self) -> None:
+        """Stdin has ended."""
+        if not self._ended and not self.input_ended.is_set():
+            self._engine.feed_all(self._connection.receive_eof())
+            self.input_ended.set()
+
+    def lose(self, reason: str) -> None:
+        """Nothing can be read or written any longer."""
+        if not self.broken.is_set():
+            _log.info("The stdio channel is broken: %s", reason)
+            self.broken.set()
+
+    def close(self) -> None:
+        """End the stream: nobody waits for its requests any longer."""
+        if not self._ended:
+            self._ended = True
+            self._engine.close_stream(self._stream_id)
+
+    # --- towards stdout
+
+    def send(self, frame: Frame) -> None:
+        self._connection.send(frame)
+
+    def flush(self) -> None:
+        data = self._connection.data_to_send()
+        if data:
+            self._write(data)
