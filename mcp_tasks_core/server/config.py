@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -74,6 +74,10 @@ def _check_tools(instance: object, attribute: object, value: Sequence[ToolEntry]
         check_tools(value)
 
 
+def _as_frozenset(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names)
+
+
 def _check_methods(instance: object, attribute: attrs.Attribute[frozenset[str]], value: frozenset[str]) -> None:
     for method in value:
         if method_is_reserved(method):
@@ -115,7 +119,7 @@ class ServerConfig:
 
     server_info: JSONObject | None = None
     tools: Sequence[ToolEntry] | None = attrs.field(factory=tuple, validator=_check_tools)
-    methods: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset, validator=_check_methods)
+    methods: frozenset[str] = attrs.field(default=frozenset(), converter=_as_frozenset, validator=_check_methods)
     capabilities: JSONObject = attrs.field(factory=dict)
     instructions: str | None = None
     tasks: bool = True
