@@ -205,6 +205,7 @@ class Calls:
             self._replies.result(exchange, result)
             starts = deferred.deferral is Deferral.START
             self._machine.emit((StartWork if starts else AdoptWork)(task_id, deferred.ticket))
+            self._work.started(task_id)
         finally:
             self._machine.release(task_id)
 

@@ -5,7 +5,7 @@ Source: tasks, Task Polling; tasks, Task Update Requests; tasks, Task Cancellati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mcp_tasks_core.access import Access
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
@@ -17,7 +17,7 @@ from mcp_tasks_core.server.machine import Machine, Procedure
 from mcp_tasks_core.server.native import NativeSources
 from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.states import TaskState
-from mcp_tasks_core.server.storing import Refusal, Step, Storing
+from mcp_tasks_core.server.storing import Change, Refusal, Step, Storing
 from mcp_tasks_core.server.work import Work
 from mcp_tasks_core.tasks import TaskRecord
 
@@ -75,11 +75,25 @@ class TaskMethods:
             return apply(record, Answer(answers), self._machine.now.wall_ms)
 
         yield from self._permitted(exchange, task_id, Access.ANSWER)
-        change = yield from self._storing.change(task_id, decide)
+        change = yield from self._change(task_id, decide)
+        self._replies.body(exchange, self._replies.acknowledgement)
+        self._work.deliver(change.after)
+
+    def _change(self, task_id: TaskId, decide: Callable[[TaskRecord], TaskRecord]) -> Step[Change]:
+        """Change the task for a client.
+
+        Raises:
+            Refusal: there is no such task, or the store does not answer. It may have stored the change all the
+                same, so the work gets to see what the store holds once it answers again.
+        """
+        try:
+            change = yield from self._storing.change(task_id, decide)
+        except Refusal:
+            self._work.look_again(task_id)
+            raise
         if change is None:
             raise Refusal(faults.TASK_NOT_FOUND)
-        self._replies.body(exchange, self._replies.acknowledgement)
-        self._work.deliver(change.before, change.after)
+        return change
 
     def _checked(
         self, questions: Mapping[InputKey, JSONObject], responses: JSONObject
@@ -118,11 +132,9 @@ class TaskMethods:
 
     def _cancel(self, exchange: Exchange, task_id: TaskId) -> Procedure:
         yield from self._permitted(exchange, task_id, Access.CANCEL)
-        change = yield from self._storing.change(
+        change = yield from self._change(
             task_id, lambda record: apply(record, RequestCancel(), self._machine.now.wall_ms)
         )
-        if change is None:
-            raise Refusal(faults.TASK_NOT_FOUND)
         self._replies.body(exchange, self._replies.acknowledgement)
         if not change.after.is_terminal:
             self._work.stop(task_id, "the client cancelled the task")

@@ -77,9 +77,15 @@ class Work:
     def __init__(self, machine: Machine, storing: Storing) -> None:
         self._machine = machine
         self._storing = storing
+        self._live: dict[TaskId, set[InputKey]] = {}
+        self._unsure: dict[TaskId, int] = {}
         self._graces_ms: dict[TaskId, int] = {}
         self._paces: dict[TaskId, _Pace] = {}
         self._retries: dict[TaskId, _Retry] = {}
+
+    def started(self, task_id: TaskId) -> None:
+        """Work of this task runs in this process from now on, until it says how it ended."""
+        self._live.setdefault(task_id, set())
 
     # --- progress
 
@@ -136,6 +142,7 @@ class Work:
         problem = check_input_request(event.request)
         if problem is not None:
             raise LocalProtocolError(f"the question {event.key!r}: {problem}")
+        self._live.setdefault(event.task_id, set()).add(event.key)
         self._machine.in_order(event.task_id, self._ask(event))
 
     def _ask(self, event: InputNeeded) -> Procedure:
@@ -152,15 +159,18 @@ class Work:
         try:
             change = yield from self._storing.change(task_id, decide)
         except Refusal as refusal:
-            self._machine.emit(RefuseInput(task_id, key, refusal.error))
+            self._refuse(task_id, key, refusal.error)
         except (LocalProtocolError, Unstorable) as problem:
-            self._machine.emit(RefuseInput(task_id, key, ErrorObject(INTERNAL_ERROR, str(problem))))
+            self._refuse(task_id, key, ErrorObject(INTERNAL_ERROR, str(problem)))
         else:
-            entry = None if change is None else change.after.inputs[key]
-            if entry is None:
-                self._machine.emit(RefuseInput(task_id, key, ErrorObject(INTERNAL_ERROR, "there is no such task")))
-            elif entry.answer is not None:
-                self._machine.emit(DeliverInput(task_id, key, entry.answer))
+            if change is None:
+                self._refuse(task_id, key, ErrorObject(INTERNAL_ERROR, "there is no such task"))
+            else:
+                self.deliver(change.after)
+
+    def _refuse(self, task_id: TaskId, key: InputKey, error: ErrorObject) -> None:
+        self._live.get(task_id, set()).discard(key)
+        self._machine.emit(RefuseInput(task_id, key, error))
 
     def _check_room(self, record: TaskRecord) -> None:
         limits = self._machine.limits
@@ -170,17 +180,45 @@ class Work:
             raise LocalProtocolError(f"at most {limits.inputs_outstanding_max} questions of a task stand open at once")
 
     def input_withdrawn(self, event: InputWithdrawn) -> None:
+        self._live.get(event.task_id, set()).discard(event.key)
         self._machine.in_order(event.task_id, self._change(event.task_id, Withdraw(event.key)))
 
-    def deliver(self, before: TaskRecord, after: TaskRecord) -> None:
-        """Hand every answer that a change brought to the work."""
-        for key, entry in after.inputs.items():
-            if entry.answer is not None and before.inputs[key].answer is None:
-                self._machine.emit(DeliverInput(after.task_id, InputKey(key), entry.answer))
+    def deliver(self, record: TaskRecord) -> None:
+        """Hand every stored answer that work of this process waits for to it, once."""
+        waiting = self._live.get(record.task_id)
+        if not waiting:
+            return
+        for key, entry in record.inputs.items():
+            if key in waiting and entry.answer is not None:
+                waiting.discard(key)
+                self._machine.emit(DeliverInput(record.task_id, key, entry.answer))
+
+    # --- what may have been stored all the same
+
+    def look_again(self, task_id: TaskId) -> None:
+        """A change by a client had no certain outcome: what the store holds is yet to reach the work."""
+        if task_id in self._live:
+            self._unsure[task_id] = self._machine.now.monotonic_ms + self._machine.limits.settle_retry_ms
+
+    def _reconcile(self, task_id: TaskId) -> Procedure:
+        try:
+            loaded = yield from self._storing.load(task_id)
+        except Refusal:
+            self.look_again(task_id)
+            return
+        record = None if loaded is None else loaded[1].record
+        if record is None or record.is_terminal:
+            self._machine.emit(StopWork(task_id, "the task has ended"))
+            return
+        self.deliver(record)
+        if record.cancel_requested_at_ms is not None:
+            self.stop(task_id, "the client cancelled the task")
 
     # --- ends
 
     def completed(self, event: WorkCompleted) -> None:
+        self._live.pop(event.task_id, None)
+        self._unsure.pop(event.task_id, None)
         self.settle(event.task_id, event.outcome)
 
     def settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int = 1) -> None:
@@ -254,7 +292,8 @@ class Work:
 
     @property
     def deadline_ms(self) -> int | None:
-        moments = [*self._graces_ms.values(), *(at_ms for at_ms, _, _ in self._retries.values())]
+        moments = [*self._graces_ms.values(), *self._unsure.values()]
+        moments.extend(at_ms for at_ms, _, _ in self._retries.values())
         moments.extend(pace.next_ms for pace in self._paces.values() if pace.message is not None)
         return min(moments) if moments else None
 
@@ -265,6 +304,10 @@ class Work:
                 del self._paces[task_id]
                 if pace.message is not None:
                     self._store_progress(task_id, pace.message)
+        for task_id, at_ms in list(self._unsure.items()):
+            if now_ms >= at_ms:
+                del self._unsure[task_id]
+                self._machine.in_order(task_id, self._reconcile(task_id))
         for task_id, at_ms in list(self._graces_ms.items()):
             if now_ms >= at_ms:
                 del self._graces_ms[task_id]
