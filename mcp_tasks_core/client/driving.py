@@ -1,0 +1,309 @@
+"""Carries operations on: sends their requests, hands replies to them, and ends them.
+
+Source: cancellation; versioning; tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from mcp_tasks_core.client.calls import (
+    TASKS_CANCEL,
+    CallSettings,
+    CallTable,
+    OpenCall,
+    Purpose,
+    Reply,
+    Silent,
+    Succeeded,
+    common_version,
+    routing_name,
+    wire_params,
+)
+from mcp_tasks_core.client.config import ClientConfig, TransportKind
+from mcp_tasks_core.client.effects import (
+    AskInput,
+    ClientEffect,
+    CloseStream,
+    Frame,
+    OperationEnded,
+    Report,
+    Severity,
+    StateObserved,
+    TaskCreated,
+    WithdrawInput,
+)
+from mcp_tasks_core.client.events import OnTimeout, OperationId
+from mcp_tasks_core.client.operations import Operation
+from mcp_tasks_core.client.outcomes import (
+    Cancelled,
+    InvalidResponse,
+    Outcome,
+    RemoteError,
+    TimedOut,
+    UnsupportedVersion,
+)
+from mcp_tasks_core.client.scripts import Answers, BecameTask, Gather, Send
+from mcp_tasks_core.client.states import StateProblem, read_handle
+from mcp_tasks_core.client.watching import Ask, End, SendTask, Show, Step, TaskWatch, Warn, Withdraw
+from mcp_tasks_core.errors import UNSUPPORTED_PROTOCOL_VERSION, ErrorObject, LocalProtocolError
+from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
+from mcp_tasks_core.wire.json import JsonCodec, JsonError
+from mcp_tasks_core.wire.jsonrpc import notification_frame, request_frame
+
+_CANCELLED: Final = "notifications/cancelled"
+
+
+class Driver:
+    """The operations and requests in progress of one client.
+
+    ``effects`` collects what is to be done about the event at hand, ``now_ms`` is when it happened.
+    """
+
+    def __init__(self, config: ClientConfig, codec: JsonCodec) -> None:
+        self._config = config
+        self._codec = codec
+        self._version = config.versions[0]
+        self._task_settings = CallSettings(
+            timeout_ms=config.client_limits.task_request_timeout_ms,
+            total_ms=config.client_limits.task_request_timeout_ms,
+            tasks=True,
+        )
+        self.calls = CallTable(config)
+        self.operations: dict[OperationId, Operation] = {}
+        self.effects: list[ClientEffect] = []
+        self.now_ms = 0
+
+    def report(self, severity: Severity, message: str) -> None:
+        self.effects.append(Report(severity, message))
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """The earliest moment at which ``pass_time`` has something to do."""
+        moments = [call.expires_ms for call in self.calls]
+        for operation in self.operations.values():
+            if operation.deadline_ms is not None:
+                moments.append(operation.deadline_ms)
+            if operation.watch is not None and operation.watch.deadline_ms is not None:
+                moments.append(operation.watch.deadline_ms)
+        return min(moments, default=None)
+
+    # --- operations
+
+    def start(self, operation: Operation) -> None:
+        """Begin with the script's first request.
+
+        Raises:
+            LocalProtocolError: the request cannot be written; nothing has changed.
+        """
+        assert operation.script is not None
+        self.operations[operation.operation_id] = operation
+        try:
+            self._take(operation, next(operation.script))
+        except LocalProtocolError:
+            del self.operations[operation.operation_id]
+            raise
+
+    def watch(self, operation: Operation, watch: TaskWatch) -> None:
+        """Begin with a task that exists; its first poll goes out at once.
+
+        Raises:
+            LocalProtocolError: the task's id cannot be written; nothing has changed.
+        """
+        self.operations[operation.operation_id] = operation
+        operation.watch = watch
+        watch.begin(None, self.now_ms)
+        try:
+            self.apply(operation, watch.time_passed(self.now_ms))
+        except LocalProtocolError:
+            del self.operations[operation.operation_id]
+            raise
+
+    def advance(self, operation: Operation, value: Reply | Answers) -> None:
+        """Give the script what it waits for and do what it wants next."""
+        assert operation.script is not None
+        try:
+            self._take(operation, operation.script.send(value))
+        except StopIteration as stop:
+            self._script_ended(operation, stop.value)
+
+    def _take(self, operation: Operation, step: Send | Gather) -> None:
+        match step:
+            case Send(method, params):
+                self._send(operation.operation_id, Purpose.STEP, method, params, operation.settings)
+            case Gather(requests):
+                operation.ask(requests)
+                for key, request in requests.items():
+                    self._ask(operation, key, request)
+
+    def _script_ended(self, operation: Operation, ending: Outcome | BecameTask) -> None:
+        operation.script = None
+        if not isinstance(ending, BecameTask):
+            self.end(operation, ending)
+            return
+        handle = read_handle(ending.handle, self._config.lenient)
+        if isinstance(handle, StateProblem):
+            self.end(
+                operation,
+                InvalidResponse(reason=handle.reason, method=operation.method, task_id=handle.task_id),
+            )
+            return
+        for warning in handle.warnings:
+            self.report(Severity.WARNING, f"task {handle.task.task_id!r}: {warning}")
+        operation.watch = TaskWatch(handle.task.task_id, self._config, owns=True)
+        operation.watch.begin(handle.task, self.now_ms)
+        self.effects.append(TaskCreated(operation.operation_id, handle.task))
+
+    def apply(self, operation: Operation, steps: list[Step]) -> None:
+        """Do what a watch says; nothing after its end."""
+        for step in steps:
+            match step:
+                case SendTask(purpose, method, params):
+                    self._send(operation.operation_id, purpose, method, params, self._task_settings)
+                case Ask(key, request):
+                    self._ask(operation, key, request)
+                case Withdraw(key):
+                    self.effects.append(WithdrawInput(operation.operation_id, key))
+                case Show(task):
+                    self.effects.append(StateObserved(operation.operation_id, task))
+                case Warn(message):
+                    self.report(Severity.WARNING, message)
+                case End(outcome):
+                    self.end(operation, outcome)
+                    return
+
+    def _ask(self, operation: Operation, key: str, request: JSONObject) -> None:
+        self.effects.append(
+            AskInput(
+                operation_id=operation.operation_id,
+                key=InputKey(key),
+                request=request,
+                task_id=operation.task_id,
+            )
+        )
+
+    def end(self, operation: Operation, outcome: Outcome) -> None:
+        """The operation is over. What it still has in flight is given up; a request that is no read is told so."""
+        for call in self.calls.of(operation.operation_id):
+            late_task_goes = operation.on_timeout is OnTimeout.CANCEL or isinstance(outcome, Cancelled)
+            self.give_up(call, tell=call.purpose is Purpose.STEP, cancels_late_task=late_task_goes)
+        if operation.script is not None:
+            operation.script.close()
+        del self.operations[operation.operation_id]
+        self.effects.append(OperationEnded(operation.operation_id, outcome))
+
+    # --- requests
+
+    def _send(
+        self,
+        operation_id: OperationId | None,
+        purpose: Purpose,
+        method: str,
+        params: JSONObject,
+        settings: CallSettings,
+    ) -> None:
+        call = OpenCall(
+            call_id=self.calls.new_id(),
+            operation_id=operation_id,
+            purpose=purpose,
+            method=method,
+            params=params,
+            settings=settings,
+            version=self._version,
+            expires_ms=self.now_ms + min(settings.timeout_ms, settings.total_ms),
+            latest_ms=self.now_ms + settings.total_ms,
+        )
+        self._put_on_wire(call)
+
+    def _put_on_wire(self, call: OpenCall) -> None:
+        try:
+            payload = request_frame(call.call_id, call.method, wire_params(call, self._config), self._codec)
+        except JsonError as error:
+            raise LocalProtocolError(f"the params of {call.method} cannot be sent: {error.message}") from None
+        self.calls.add(call)
+        self.effects.append(
+            Frame(
+                call_id=call.call_id,
+                payload=payload,
+                method=call.method,
+                name=routing_name(call.method, call.params),
+                version=call.version,
+            )
+        )
+
+    def cancel_aside(self, task_id: TaskId) -> None:
+        """Tell the server to cancel a task, and wait for nothing."""
+        self._send(None, Purpose.ASIDE, TASKS_CANCEL, {"taskId": task_id}, self._task_settings)
+
+    def give_up(self, call: OpenCall, *, tell: bool, cancels_late_task: bool = False) -> None:
+        """Wait no longer for an answer.
+
+        Args:
+            tell: also on a shared channel, where telling takes a notification; a stream of its own is closed anyway.
+            cancels_late_task: if the answer comes all the same and is a task, that task is cancelled.
+        """
+        self.calls.abandon(call, cancels_late_task=cancels_late_task)
+        if self._config.transport is TransportKind.PER_REQUEST:
+            self.effects.append(CloseStream(call.call_id))
+        elif tell:
+            params: JSONObject = {"requestId": call.call_id, "reason": "The client no longer waits for the answer"}
+            payload = notification_frame(_CANCELLED, params, self._codec)
+            self.effects.append(Frame(call_id=None, payload=payload, method=_CANCELLED))
+
+    def answered_with_error(self, call: OpenCall, error: ErrorObject) -> None:
+        """The open request got an error; one about the version is worth one more attempt. Source: versioning."""
+        self.calls.close(call)
+        if error.code == UNSUPPORTED_PROTOCOL_VERSION:
+            version, supported = common_version(error.data, self._config.versions)
+            if version is not None and call.may_retry:
+                self._version = version
+                self._put_on_wire(attrs.evolve(call, call_id=self.calls.new_id(), version=version, may_retry=False))
+                return
+            self.deliver(call, UnsupportedVersion(supported=supported, requested=call.version))
+            return
+        self.deliver(call, RemoteError(code=error.code, message=error.message, data=error.data, method=call.method))
+
+    def deliver(self, call: OpenCall, reply: Reply) -> None:
+        """Hand the reply of a request that is closed to whom it is for."""
+        operation = None if call.operation_id is None else self.operations.get(call.operation_id)
+        if operation is None:
+            if not isinstance(reply, Succeeded):
+                self.report(Severity.INFO, f"{call.method} without anybody waiting came to nothing: {reply}")
+            return
+        if call.purpose is Purpose.STEP:
+            if self._config.cancel_unasked_tasks and isinstance(reply, InvalidResponse) and reply.task_id is not None:
+                self.cancel_aside(reply.task_id)
+            self.advance(operation, reply)
+        elif operation.watch is not None:
+            self.apply(operation, operation.watch.replied(call.purpose, reply, self.now_ms))
+
+    # --- time
+
+    def pass_time(self) -> None:
+        """Do everything whose moment has come: deadlines of callers first, then requests, then polls."""
+        for operation in list(self.operations.values()):
+            if operation.deadline_ms is not None and operation.deadline_ms <= self.now_ms:
+                self._deadline_passed(operation)
+        for call in [call for call in self.calls if call.expires_ms <= self.now_ms]:
+            self._expired(call)
+        for operation in list(self.operations.values()):
+            if operation.watch is not None:
+                self.apply(operation, operation.watch.time_passed(self.now_ms))
+
+    def _deadline_passed(self, operation: Operation) -> None:
+        watch = operation.watch
+        cancels = watch is not None and watch.owns and operation.on_timeout is OnTimeout.CANCEL
+        if watch is not None and cancels and not watch.cancel_sent:
+            self.cancel_aside(watch.task_id)
+        self.end(
+            operation,
+            TimedOut(method=operation.method, task_id=operation.task_id, cancel_sent=cancels),
+        )
+
+    def _expired(self, call: OpenCall) -> None:
+        operation = None if call.operation_id is None else self.operations.get(call.operation_id)
+        cancels_late_task = operation is not None and operation.on_timeout is OnTimeout.CANCEL
+        self.give_up(call, tell=call.purpose in (Purpose.STEP, Purpose.POLL), cancels_late_task=cancels_late_task)
+        self.deliver(call, Silent(call.method))

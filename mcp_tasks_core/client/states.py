@@ -1,0 +1,67 @@
+"""Reads what servers say about tasks: handles, states, and the results inside them.
+
+Source: tasks, Task Creation and Task Polling; tools, Tool Result.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from mcp_tasks_core.client.calls import task_id_of
+from mcp_tasks_core.client.polling import with_exact_durations
+from mcp_tasks_core.identifiers import JSONObject, TaskId
+from mcp_tasks_core.tasks import DetailedTask, Task
+from mcp_tasks_core.wire.converter import DecodeError, decode
+from mcp_tasks_core.wire.tasks import decode_create_task_result, decode_get_task_result
+from mcp_tasks_core.wire.tools import CallToolResult
+
+
+@attrs.frozen(slots=True)
+class Handle:
+    """A handle, read, and what was forgiven in it."""
+
+    task: Task
+    warnings: list[str]
+
+
+@attrs.frozen(slots=True)
+class State:
+    """A state, read, and what was forgiven in it."""
+
+    task: DetailedTask
+    warnings: list[str]
+
+
+@attrs.frozen(slots=True)
+class StateProblem:
+    """Neither: what is wrong with it, and the task it was about where that can be read."""
+
+    reason: str
+    task_id: TaskId | None
+
+
+def read_handle(raw: JSONObject, lenient: bool) -> Handle | StateProblem:
+    """The handle in a result whose resultType is ``task``."""
+    members, warnings = with_exact_durations(raw)
+    try:
+        return Handle(decode_create_task_result(members, lenient=lenient, departures=warnings).task, warnings)
+    except DecodeError as error:
+        return StateProblem(str(error), task_id_of(raw))
+
+
+def read_state(raw: JSONObject, lenient: bool) -> State | StateProblem:
+    """The state in a result of tasks/get."""
+    members, warnings = with_exact_durations(raw)
+    try:
+        return State(decode_get_task_result(members, lenient=lenient, departures=warnings).task, warnings)
+    except DecodeError as error:
+        return StateProblem(str(error), task_id_of(raw))
+
+
+def problem_with_tool_result(result: JSONObject) -> str | None:
+    """What is wrong with a ``CallToolResult``; ``None`` if nothing is."""
+    try:
+        decode(CallToolResult, result, "result")
+    except DecodeError as error:
+        return str(error)
+    return None
