@@ -107,7 +107,7 @@ def main() -> None:
     poll = received("tasks/get", {"taskId": server.task()})
     response = json.loads(server.get(poll))
     assert response["result"]["status"] == "completed"
-    states = server.protocol._machine.states  # noqa: SLF001 - the cache is emptied to measure what it saves
+    states = server.protocol._machine.states  # its cache is emptied to measure what it saves
 
     def floor() -> None:
         json.loads(poll.payload)
@@ -117,17 +117,16 @@ def main() -> None:
         states.forget(response["result"]["taskId"])
         server.get(poll)
 
-    rounds: list[tuple[float, float, float]] = []
-    for _ in range(options.rounds + 1):
-        rounds.append(
-            (
-                microseconds(options.requests, floor),
-                microseconds(options.requests, lambda: server.get(poll)),
-                microseconds(options.requests // 4, anew),
-            )
+    rounds = [
+        (
+            microseconds(options.requests, floor),
+            microseconds(options.requests, lambda: server.get(poll)),
+            microseconds(options.requests // 4, anew),
         )
-    rounds = rounds[1:]  # the first one warms up
-    print(f"tasks/get, request {len(poll.payload)} B, response {len(server.get(poll))} B, medians of {len(rounds)} rounds")
+        for _ in range(options.rounds + 1)
+    ][1:]  # the first one warms up
+    sizes = f"request {len(poll.payload)} B, response {len(server.get(poll))} B"
+    print(f"tasks/get, {sizes}, medians of {len(rounds)} rounds")
     print("| what | µs | times the floor, round by round: min / median / max |")
     print("|---|---|---|")
     for column, name in enumerate(("json.loads + json.dumps", "the core, bytes to bytes", "the core, state not kept")):

@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args()
-    rounds = [{name: milliseconds(statement) for name, statement in CASES.items()} for _ in range(options.rounds + 1)][1:]
+    rounds = [{name: milliseconds(case) for name, case in CASES.items()} for _ in range(options.rounds + 1)][1:]
     print(f"medians of {len(rounds)} rounds, Python {sys.version.split()[0]}")
     print("| import | ms | times attrs + cattrs, round by round: min / median / max |")
     print("|---|---|---|")

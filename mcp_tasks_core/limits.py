@@ -35,7 +35,7 @@ class Limits:
     identifier_chars_max: int = _bound(1024)
     # Requests in progress on one stream. 1,024: HTTP/2 peers settle around 100 to 250 concurrent streams.
     open_exchanges_per_stream_max: int = _bound(1024)
-    # How long a store or an authorization may take to answer. 30 s: three times the longest lock wait that a test holds.
+    # How long a store or an authorization may take to answer. 30 s: three times the longest lock that a test holds.
     answer_wait_ms: int = _bound(30_000)
     # Swaps of one state change before giving up. 64 writers of one task each win once before the last one does.
     swap_attempts_max: int = _bound(64)
