@@ -75,6 +75,40 @@ class TaskStore(Protocol):
         """Remove the row if it still has this revision; ``False``, and no change, otherwise."""
 
 
+class SharedTaskStore(TaskStore, Protocol):
+    """A store that several processes have open at once, and that outlives each of them.
+
+    Every process names itself as the ``executor`` of the work that it runs, under a name that no other process ever
+    had, and holds a lease on that name while it lives. All moments are wall-clock milliseconds.
+    """
+
+    def hold_lease(self, executor: str, until_ms: int) -> None:
+        """This process lives, and says so again before that moment."""
+
+    def end_lease(self, executor: str) -> None:
+        """This process ends; whatever it still ran is for others to settle."""
+
+    def list_orphans(self, now_ms: int, limit: int) -> list[StoredTask]:
+        """Up to ``limit`` rows whose executor holds no lease at this moment, and never held a longer one.
+
+        A row's executor is ``None`` once its task is terminal, so these are unfinished tasks of dead processes.
+        """
+
+    def list_changes(self, after: int, limit: int) -> tuple[int, list[TaskId]]:
+        """Hints: ids of tasks that any process changed after this position, and the position to ask from next.
+
+        Positions only grow; -1 asks for the newest position alone. Hints may be forgotten after a while, and tell
+        nothing but that a look is worth it.
+        """
+
+    def request_state_secrets(self, fresh: bytes) -> list[tuple[str, bytes]]:
+        """The keys that seal request states, id and secret, the sealing one first: the same for every process.
+
+        Args:
+            fresh: 32 random bytes or more; the first secret of a store that has none.
+        """
+
+
 class MemoryTaskStore:
     """A store that lives as long as the process. For tests and for servers whose tasks may die with them.
 
