@@ -89,7 +89,16 @@ class Bury:
     """The task's time and its grace are over: only a tombstone stays."""
 
 
-TaskInput: TypeAlias = Advance | Ask | Withdraw | Answer | RequestCancel | Complete | Fail | Cancel | Retime | Bury
+@attrs.frozen
+class Adopt:
+    """Another process runs the work from now on, under this name; ``None``: no process does."""
+
+    executor: str | None
+
+
+TaskInput: TypeAlias = (
+    Advance | Ask | Withdraw | Answer | RequestCancel | Complete | Fail | Cancel | Retime | Adopt | Bury
+)
 
 
 class ForbiddenTransition(LocalProtocolError):
@@ -202,6 +211,11 @@ def _retime(record: TaskRecord, task_input: Retime, now_ms: int) -> TaskRecord:
     return _evolve(record, now_ms, ttl_ms=task_input.ttl_ms, poll_interval_ms=task_input.poll_interval_ms)
 
 
+def _adopt(record: TaskRecord, task_input: Adopt, now_ms: int) -> TaskRecord:
+    """No change that a client could see: lastUpdatedAt stays."""
+    return attrs.evolve(record, executor=task_input.executor, attempts=record.attempts + 1)
+
+
 def _bury(record: TaskRecord, task_input: Bury, now_ms: int) -> TaskRecord:
     return attrs.evolve(record, expired=True, request={}, inputs={}, result=None, error=None, status_message=None)
 
@@ -218,6 +232,7 @@ _OPEN: Final[Mapping[type, _Row]] = {
     Fail: _fail,
     Cancel: _cancel,
     Retime: _retime,
+    Adopt: _adopt,
 }
 
 _ENDED: Final[Mapping[type, _Row]] = {

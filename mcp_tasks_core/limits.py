@@ -59,6 +59,15 @@ class Limits:
     # Looking for overdue tasks: at the latest after this time, and so many rows at once.
     sweep_interval_ms: int = _bound(60_000)
     sweep_rows_max: int = _bound(256)
+    # Processes on one store. A lease of 15 s renewed every 5 s lives through two lost renewals and through a foreign
+    # lock of 10 s; the work of a dead process is settled after 20 s at the latest.
+    lease_ms: int = _bound(15_000)
+    lease_renewal_ms: int = _bound(5_000)
+    # How often hints of other processes' changes are taken, and how many at once. 250 ms: a person does not notice.
+    hint_interval_ms: int = _bound(250)
+    hints_max: int = _bound(1_000)
+    # How many processes may run the work of one task in turn, before what kills them is taken to be the work.
+    work_attempts_max: int = _bound(3)
     # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
     request_state_ttl_ms: int = _bound(15 * 60_000)
     request_state_bytes_max: int = _bound(64 * 1024)

@@ -122,6 +122,7 @@ class TaskRecord:
         inputs: every question ever asked, by key, in the order of asking.
         cancel_requested_at_ms: when a cancel was accepted, ``None`` before.
         executor: names the process that runs the work, where stores are shared.
+        attempts: how many processes have run the work.
         result: what a completed task holds, raw.
         error: what a failed task holds.
         expired: a tombstone: its time is over, its payload gone, and its owner is told so for a while.
@@ -141,6 +142,7 @@ class TaskRecord:
     inputs: Mapping[InputKey, InputEntry] = attrs.field(factory=dict)
     cancel_requested_at_ms: int | None = None
     executor: str | None = None
+    attempts: int = 1
     result: JSONObject | None = None
     error: ErrorObject | None = None
     expired: bool = False

@@ -226,7 +226,7 @@ class Calls:
             capabilities=exchange.meta.capabilities,
             poll_interval_ms=deferred.poll_interval_ms,
             status_message=deferred.status_message,
-            executor=deferred.executor,
+            executor=self._machine.config.executor,
         )
 
     def _store_and_read(self, record: TaskRecord) -> Step[TaskState]:

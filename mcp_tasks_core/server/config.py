@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -35,6 +36,18 @@ def _check_definition(instance: object, attribute: attrs.Attribute[JSONObject], 
         raise LocalProtocolError(f'the inputSchema of the tool {name!r} is an object with "type": "object"')
 
 
+class Recovery(enum.Enum):
+    """What becomes of a tool's task when the process that ran its work has died.
+
+    ``FAIL``: it fails with -32603. ``RESUME``: the tool is called again, and gets the answers that were already
+    given as it asks for them; for tools that may run twice. ``LEAVE``: the application is told, and settles it.
+    """
+
+    FAIL = "fail"
+    RESUME = "resume"
+    LEAVE = "leave"
+
+
 @attrs.frozen(kw_only=True)
 class ToolEntry:
     """One tool of the catalogue.
@@ -42,6 +55,7 @@ class ToolEntry:
     Args:
         definition: the ``Tool`` as tools/list shows it, raw.
         requires_task: the tool can run as a task only: callers that do not declare tasks get -32021.
+        recovery: what becomes of its tasks when their process dies.
 
     Raises:
         LocalProtocolError: the definition has no name or no object schema.
@@ -49,6 +63,7 @@ class ToolEntry:
 
     definition: JSONObject = attrs.field(validator=_check_definition)
     requires_task: bool = False
+    recovery: Recovery = Recovery.FAIL
 
     @property
     def name(self) -> str:
@@ -111,6 +126,10 @@ class ServerConfig:
         list_ttl_ms: how long clients may keep discover and list results.
         list_cache_scope: ``public`` or ``private``, for the same.
         call_limit_ms: how long an inline call may take; ``None`` for as long as it likes.
+        executor: names this process on a store that it shares with others, as no other process was ever named;
+            ``None`` where the store lives and dies with this process.
+        input_extension_ms: how much longer a task is kept, each time it comes due while a question stands open
+            (DECISIONS D11); ``None`` to let it expire.
         codec: another JSON codec than the standard one; see ``JsonCodec`` for what it must refuse.
 
     Raises:
@@ -130,6 +149,8 @@ class ServerConfig:
     list_ttl_ms: int = attrs.field(default=60_000, validator=_not_negative)
     list_cache_scope: str = attrs.field(default="private", validator=_check_scope)
     call_limit_ms: int | None = None
+    executor: str | None = None
+    input_extension_ms: int | None = None
     limits: Limits = attrs.field(factory=Limits)
     codec: JsonCodec | None = None
 

@@ -73,6 +73,33 @@ class DeleteTask:
 
 
 @attrs.frozen(slots=True)
+class HoldLease:
+    """Say in a shared store that this process lives. Answered by ``LeaseHeld`` or ``StoreFailed``."""
+
+    ticket: Ticket
+    executor: str
+    until_ms: int
+
+
+@attrs.frozen(slots=True)
+class ListOrphans:
+    """List unfinished tasks of dead processes. Answered by ``OrphansListed`` or ``StoreFailed``."""
+
+    ticket: Ticket
+    now_ms: int
+    limit: int
+
+
+@attrs.frozen(slots=True)
+class ListChanges:
+    """List what any process changed after this position. Answered by ``ChangesListed`` or ``StoreFailed``."""
+
+    ticket: Ticket
+    after: int
+    limit: int
+
+
+@attrs.frozen(slots=True)
 class Authorize:
     """May this caller do this with that owner's task? Answered by ``AccessDecided``."""
 
@@ -152,6 +179,32 @@ class AdoptWork:
 
     task_id: TaskId
     ticket: Ticket
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ResumeWork:
+    """Run the work of a task again: the process that ran it has died. Answers already given are stored.
+
+    Args:
+        arguments: those of the call, raw.
+        meta: that call's ``_meta``.
+        attempt: 2 for the second process that runs the work.
+    """
+
+    task_id: TaskId
+    name: str
+    arguments: JSONObject
+    owner: Owner
+    meta: JSONObject
+    capabilities: ClientCapabilities
+    attempt: int
+
+
+@attrs.frozen(slots=True)
+class OrphanLeft:
+    """A task's process has died, and its tool leaves what follows to the application. No process runs it now."""
+
+    task_id: TaskId
 
 
 @attrs.frozen(slots=True)
@@ -241,12 +294,17 @@ ServerEffect: TypeAlias = (
     | StoreTask
     | ListDue
     | DeleteTask
+    | HoldLease
+    | ListOrphans
+    | ListChanges
     | Authorize
     | InvokeTool
     | CallMethod
     | CancelCall
     | StartWork
     | AdoptWork
+    | ResumeWork
+    | OrphanLeft
     | AbandonWork
     | DeliverInput
     | RefuseInput

@@ -104,6 +104,37 @@ class TaskDeleted:
     ticket: Ticket
 
 
+@attrs.frozen(slots=True)
+class LeaseHeld:
+    """Answers ``HoldLease``."""
+
+    ticket: Ticket
+
+
+@attrs.frozen(slots=True)
+class OrphansListed:
+    """Answers ``ListOrphans``."""
+
+    ticket: Ticket
+    rows: Sequence[StoredTask]
+
+
+@attrs.frozen(slots=True)
+class ChangesListed:
+    """Answers ``ListChanges``: what changed, and from where to ask next."""
+
+    ticket: Ticket
+    position: int
+    task_ids: Sequence[TaskId]
+
+
+@attrs.frozen(slots=True)
+class TaskChanged:
+    """A hint: somebody may have changed this task. Harmless when lost, repeated or untrue."""
+
+    task_id: TaskId
+
+
 # --- from the application
 
 
@@ -182,7 +213,6 @@ class ToolDeferred:
         ttl_ms: milliseconds from creation, 1 or more; ``None`` for unlimited.
         poll_interval_ms: milliseconds, 1 or more; ``None`` to suggest none.
         detach_on_disconnect: work starts although the caller went away before its handle (DECISIONS D39).
-        executor: names this process, where stores are shared.
     """
 
     ticket: Ticket
@@ -193,7 +223,6 @@ class ToolDeferred:
     poll_interval_ms: int | None = None
     status_message: str | None = None
     detach_on_disconnect: bool = False
-    executor: str | None = None
 
 
 @attrs.frozen(slots=True)
@@ -340,6 +369,10 @@ ServerEvent: TypeAlias = (
     | StoreFailed
     | DueListed
     | TaskDeleted
+    | LeaseHeld
+    | OrphansListed
+    | ChangesListed
+    | TaskChanged
     | AccessDecided
     | ToolAnswered
     | ToolDeferred

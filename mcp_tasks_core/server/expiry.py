@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject
 from mcp_tasks_core.identifiers import TaskId
-from mcp_tasks_core.lifecycle import Bury, Fail, apply
+from mcp_tasks_core.lifecycle import Bury, Fail, Retime, apply
 from mcp_tasks_core.records import due_at_ms
 from mcp_tasks_core.server.effects import ListDue, Severity
 from mcp_tasks_core.server.events import DueListed, StoreFailed
 from mcp_tasks_core.server.machine import Machine, Need, Procedure
 from mcp_tasks_core.server.storing import Refusal, Storing, Unstorable
 from mcp_tasks_core.server.work import Work
-from mcp_tasks_core.tasks import TaskRecord
+from mcp_tasks_core.tasks import TaskRecord, TaskStatus
 
 _RETRY_MS = 1_000  # A row that could not be dealt with is listed again; not at once, or a broken one would spin.
 
@@ -91,5 +91,10 @@ class Expiry:
         now_ms = self._machine.now.wall_ms
         if record.is_terminal:
             return apply(record, Bury(), now_ms)
+        extension_ms = self._machine.config.input_extension_ms
+        if record.status is TaskStatus.INPUT_REQUIRED and extension_ms is not None and record.ttl_ms is not None:
+            # A person is still deciding: from now on, so that a sweep that came late does not extend into the past.
+            ttl_ms = max(record.ttl_ms, now_ms - record.created_at_ms) + extension_ms
+            return apply(record, Retime(ttl_ms, record.poll_interval_ms), now_ms)
         reason = f"The task was not finished within its time to live of {record.ttl_ms} ms"
         return apply(record, Fail(ErrorObject(INTERNAL_ERROR, reason, {"reason": "expired"})), now_ms)

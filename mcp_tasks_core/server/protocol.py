@@ -15,23 +15,27 @@ from mcp_tasks_core.identifiers import Instant, JSONObject, StreamId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.calls import Calls
 from mcp_tasks_core.server.catalogue import Catalogue, UnknownCursor, discover_result
-from mcp_tasks_core.server.config import ServerConfig
+from mcp_tasks_core.server.config import ServerConfig, ToolEntry
 from mcp_tasks_core.server.effects import CancelCall, ServerEffect, Severity
 from mcp_tasks_core.server.events import (
     AccessDecided,
     CallLogged,
     CallProgressed,
+    ChangesListed,
     DueListed,
     InputNeeded,
     InputWithdrawn,
+    LeaseHeld,
     MessageReceived,
     MessageRefused,
     MethodAnswered,
+    OrphansListed,
     ServerEvent,
     SourceAnswered,
     StoreConflicted,
     StoreFailed,
     StreamClosed,
+    TaskChanged,
     TaskDeleted,
     TaskLoaded,
     TaskStored,
@@ -51,13 +55,26 @@ from mcp_tasks_core.server.negotiation import Admitted, Ignored, Refused, admit,
 from mcp_tasks_core.server.notices import log_params, progress_params
 from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.rounds import Rounds
+from mcp_tasks_core.server.sharing import Sharing
 from mcp_tasks_core.server.storing import Refusal, Storing
 from mcp_tasks_core.server.task_methods import TaskMethods
 from mcp_tasks_core.server.work import Work
 from mcp_tasks_core.wire.jsonrpc import Notification, Request, encode_id
 
 _ANSWERS: Final = frozenset(
-    {TaskLoaded, TaskStored, StoreConflicted, StoreFailed, DueListed, TaskDeleted, AccessDecided, SourceAnswered}
+    {
+        TaskLoaded,
+        TaskStored,
+        StoreConflicted,
+        StoreFailed,
+        DueListed,
+        TaskDeleted,
+        LeaseHeld,
+        OrphansListed,
+        ChangesListed,
+        AccessDecided,
+        SourceAnswered,
+    }
 )
 _Method = Callable[[Exchange, JSONObject], None]
 
@@ -81,7 +98,8 @@ class ServerProtocol:
         rounds = Rounds(self._machine)
         self._calls = Calls(self._machine, self._storing, native, self._work, self._replies, rounds)
         self._tasks = TaskMethods(self._machine, self._storing, native, self._work, self._replies)
-        self._catalogue = Catalogue(config.tools or (), per_page=config.limits.tools_per_page)
+        self._sharing = Sharing(self._machine, self._storing, self._work)
+        self._replace_tools(config.tools or ())
         self._discovered = self._machine.codec.encode(self._replies.with_server_info(discover_result(config)))
         self._methods = self._method_table()
 
@@ -124,7 +142,12 @@ class ServerProtocol:
         """Monotonic milliseconds at which ``Ticked`` is wanted next, ``None`` for never. Any event may change it."""
         moments = [
             moment
-            for moment in (self._machine.next_expiry_ms, self._work.deadline_ms, self._expiry.deadline_ms)
+            for moment in (
+                self._machine.next_expiry_ms,
+                self._work.deadline_ms,
+                self._expiry.deadline_ms,
+                self._sharing.deadline_ms,
+            )
             if moment is not None
         ]
         return min(moments) if moments else None
@@ -185,11 +208,14 @@ class ServerProtocol:
                 for exchange in self._exchanges.of_stream(event.stream_id):
                     self._abandon(exchange, "the stream was closed")
             case ToolsReplaced():
-                self._catalogue = Catalogue(event.tools, per_page=self._config.limits.tools_per_page)
+                self._replace_tools(event.tools)
+            case TaskChanged():
+                self._work.reconcile(event.task_id)
             case Ticked():
                 self._machine.expire()
                 self._work.tick()
                 self._expiry.tick(self._storing, self._work)
+                self._sharing.tick()
             case _:
                 raise LocalProtocolError(f"{event!r} is no event that a server can handle")
 
@@ -262,6 +288,10 @@ class ServerProtocol:
             self._replies.notify(exchange, "notifications/message", params)
 
     # --- methods that the core serves
+
+    def _replace_tools(self, tools: Sequence[ToolEntry]) -> None:
+        self._catalogue = Catalogue(tools, per_page=self._config.limits.tools_per_page)
+        self._sharing.catalogue = self._catalogue
 
     def _discover(self, exchange: Exchange, params: JSONObject) -> None:
         self._replies.body(exchange, self._discovered)

@@ -137,7 +137,7 @@ class TaskMethods:
         )
         self._replies.body(exchange, self._replies.acknowledgement)
         if not change.after.is_terminal:
-            self._work.stop(task_id, "the client cancelled the task")
+            self._work.stop(change.after, "the client cancelled the task")
 
     def _cancel_native(self, exchange: Exchange, source: str, task_id: TaskId) -> Procedure:
         state = yield from self._native.state(source, task_id, exchange.owner, Access.CANCEL)

@@ -200,6 +200,15 @@ class Work:
         if task_id in self._live:
             self._unsure[task_id] = self._machine.now.monotonic_ms + self._machine.limits.settle_retry_ms
 
+    def reconcile(self, task_id: TaskId) -> None:
+        """Bring what the store holds to the work of this task, if that runs here."""
+        if task_id in self._live:
+            self._machine.in_order(task_id, self._reconcile(task_id))
+
+    def reconcile_all(self) -> None:
+        for task_id in list(self._live):
+            self.reconcile(task_id)
+
     def _reconcile(self, task_id: TaskId) -> Procedure:
         try:
             loaded = yield from self._storing.load(task_id)
@@ -207,12 +216,16 @@ class Work:
             self.look_again(task_id)
             return
         record = None if loaded is None else loaded[1].record
+        if task_id not in self._live:
+            return  # It ended while it was being looked at.
         if record is None or record.is_terminal:
-            self._machine.emit(StopWork(task_id, "the task has ended"))
-            return
-        self.deliver(record)
-        if record.cancel_requested_at_ms is not None:
-            self.stop(task_id, "the client cancelled the task")
+            self.ended(task_id, "the task has ended")
+        elif record.executor != self._machine.config.executor:
+            self.ended(task_id, "another process has taken the task over")
+        else:
+            self.deliver(record)
+            if record.cancel_requested_at_ms is not None:
+                self.stop(record, "the client cancelled the task")
 
     # --- ends
 
@@ -228,10 +241,16 @@ class Work:
 
     def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int) -> Procedure:
         task_input = self._end_of(task_id, outcome)
+
+        def decide(record: TaskRecord) -> TaskRecord:
+            if record.executor != self._machine.config.executor and not record.is_terminal:
+                raise ForbiddenTransition(record.status, task_input)
+            return apply(record, task_input, self._machine.now.wall_ms)
+
         try:
-            yield from self._storing.change(task_id, self._applying(task_input))
+            yield from self._storing.change(task_id, decide)
         except ForbiddenTransition:
-            pass  # Another end was durable first, and stays.
+            pass  # Another end was durable first, and stays; or the task is another process's by now.
         except Refusal as refusal:
             self._retry(task_id, outcome, attempt, refusal)
             return
@@ -276,14 +295,17 @@ class Work:
 
     # --- cancelling
 
-    def stop(self, task_id: TaskId, reason: str) -> None:
-        """Tell the work to stop, and give it its grace."""
-        self._machine.emit(StopWork(task_id, reason))
+    def stop(self, record: TaskRecord, reason: str) -> None:
+        """Tell the work to stop, and give it its grace. Work of another process is stopped there."""
+        if record.executor != self._machine.config.executor:
+            return
+        self._machine.emit(StopWork(record.task_id, reason))
         grace_ms = self._machine.limits.cancel_grace_ms
-        self._graces_ms.setdefault(task_id, self._machine.now.monotonic_ms + grace_ms)
+        self._graces_ms.setdefault(record.task_id, self._machine.now.monotonic_ms + grace_ms)
 
     def ended(self, task_id: TaskId, reason: str) -> None:
         """The task has an end that its work did not give it: the work is to stop, and nothing waits for it."""
+        self._live.pop(task_id, None)
         self._paces.pop(task_id, None)
         self._graces_ms.pop(task_id, None)
         self._machine.emit(StopWork(task_id, reason))
