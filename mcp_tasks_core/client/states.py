@@ -5,6 +5,8 @@ Source: tasks, Task Creation and Task Polling; tools, Tool Result.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import attrs
 
 from mcp_tasks_core.client.calls import task_id_of
@@ -14,6 +16,8 @@ from mcp_tasks_core.tasks import DetailedTask, Task
 from mcp_tasks_core.wire.converter import DecodeError, decode
 from mcp_tasks_core.wire.tasks import decode_create_task_result, decode_get_task_result
 from mcp_tasks_core.wire.tools import CallToolResult
+
+T = TypeVar("T", bound=Task)
 
 
 @attrs.frozen(slots=True)
@@ -44,7 +48,8 @@ def read_handle(raw: JSONObject, lenient: bool) -> Handle | StateProblem:
     """The handle in a result whose resultType is ``task``."""
     members, warnings = with_exact_durations(raw)
     try:
-        return Handle(decode_create_task_result(members, lenient=lenient, departures=warnings).task, warnings)
+        task = decode_create_task_result(members, lenient=lenient, departures=warnings).task
+        return Handle(_with_possible_ttl(task), warnings)
     except DecodeError as error:
         return StateProblem(str(error), task_id_of(raw))
 
@@ -53,9 +58,16 @@ def read_state(raw: JSONObject, lenient: bool) -> State | StateProblem:
     """The state in a result of tasks/get."""
     members, warnings = with_exact_durations(raw)
     try:
-        return State(decode_get_task_result(members, lenient=lenient, departures=warnings).task, warnings)
+        task = decode_get_task_result(members, lenient=lenient, departures=warnings).task
+        return State(_with_possible_ttl(task), warnings)
     except DecodeError as error:
         return StateProblem(str(error), task_id_of(raw))
+
+
+def _with_possible_ttl(task: T) -> T:
+    if task.ttl_ms is not None and task.ttl_ms < 0:
+        raise DecodeError("result.ttlMs", f"an integer of 0 or more, or null, not {task.ttl_ms}")
+    return task
 
 
 def problem_with_tool_result(result: JSONObject) -> str | None:
