@@ -57,7 +57,7 @@ def _check_property(schema: Any, path: str) -> None:
 
 def _check_string(schema: JSONObject, path: str) -> None:
     _check_counts(schema, path, "minLength", "maxLength")
-    if "format" in schema and schema["format"] not in FORMATS:
+    if "format" in schema and schema["format"] not in tuple(FORMATS):
         raise DecodeError(f"{path}.format", f"one of {', '.join(FORMATS)}, not {shown(schema['format'])}")
     if "enum" in schema:
         _check_plain_choices(schema["enum"], f"{path}.enum")
