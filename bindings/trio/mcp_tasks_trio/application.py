@@ -273,6 +273,8 @@ class Application:
         Raises:
             LocalProtocolError: the prefix is not printable ASCII, or overlaps another.
         """
+        if prefix in self._sources:
+            raise LocalProtocolError(f"two sources have the prefix {prefix!r}")
         SourceTable({**{known: known for known in self._sources}, prefix: prefix})
         self._sources[prefix] = backend
 

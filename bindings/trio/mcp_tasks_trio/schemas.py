@@ -135,7 +135,11 @@ def _check_references(schema: JSONObject, resolver: Any, where: str) -> None:
 
 
 def _sentence(error: ValidationError, subject: str) -> str:
+    error = _nearest(error)
     path = _path_text(error.absolute_path)
+    if error.context:
+        reasons = dict.fromkeys(alternative.message for alternative in error.context)
+        return f"{subject} {path or 'object'}: {_cut('; '.join(reasons))}"
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         allowed = error.schema.get("properties", {})
         unknown = [name for name in error.instance if name not in allowed]
@@ -147,6 +151,16 @@ def _sentence(error: ValidationError, subject: str) -> str:
         missing = error.message.removesuffix(" is a required property")
         return f"{subject} {missing} is missing{inside}"
     return f"{subject} {path or 'object'}: {_cut(error.message)}"
+
+
+def _nearest(error: ValidationError) -> ValidationError:
+    """Of the faults in several alternatives the one that lies deepest: that alternative was meant."""
+    while error.context:
+        deepest = max(error.context, key=lambda alternative: len(alternative.absolute_path))
+        if len(deepest.absolute_path) == len(error.absolute_path):
+            break
+        error = deepest
+    return error
 
 
 def _path_text(path: Any) -> str:
