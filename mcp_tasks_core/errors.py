@@ -65,3 +65,22 @@ def code_may_be_sent(code: object) -> bool:
     if code in _STANDARD_CODES or code in _MCP_CODES:
         return True
     return code not in _JSONRPC_RESERVED and code not in _FORMER_CODES
+
+
+def problem_with_error(error: ErrorObject) -> str | None:
+    """What is wrong with an error that is about to be sent, in one sentence; ``None`` when nothing is.
+
+    Source: basic, Error Codes; schema, MissingRequiredClientCapabilityError and UnsupportedProtocolVersionError.
+    """
+    if not code_may_be_sent(error.code):
+        return f"the code {error.code!r} may not be sent"
+    if type(error.message) is not str:
+        return f"its message is a string, not {error.message!r}"
+    data = error.data if isinstance(error.data, dict) else {}
+    if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and type(data.get("requiredCapabilities")) is not dict:
+        return f"the data of {error.code} has requiredCapabilities, an object"
+    if error.code == UNSUPPORTED_PROTOCOL_VERSION and not (
+        type(data.get("supported")) is list and type(data.get("requested")) is str
+    ):
+        return f"the data of {error.code} has supported, an array, and requested, a string"
+    return None

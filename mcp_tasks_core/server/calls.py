@@ -6,10 +6,10 @@ Source: tools, Calling Tools; tasks, Task Creation; mrtr, Basic Workflow.
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from mcp_tasks_core.access import Access
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, Revision, TaskId, Ticket
 from mcp_tasks_core.lifecycle import Cancel, RequestCancel, apply
@@ -23,6 +23,7 @@ from mcp_tasks_core.server.effects import (
     InvokeTool,
     ServerEffect,
     Severity,
+    SourceOperation,
     StartWork,
 )
 from mcp_tasks_core.server.events import (
@@ -37,6 +38,7 @@ from mcp_tasks_core.server.events import (
     TaskStored,
     ToolAnswered,
     ToolDeferred,
+    WorkStopped,
 )
 from mcp_tasks_core.server.exchanges import Exchange
 from mcp_tasks_core.server.machine import Expired, Machine, Need, Procedure
@@ -45,12 +47,14 @@ from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.results import ASKING_METHODS, UnfitResult, as_asked, method_result, tool_result
 from mcp_tasks_core.server.rounds import Brought, Rounds
 from mcp_tasks_core.server.states import TaskState
-from mcp_tasks_core.server.storing import Refusal, Step, Storing, Unstorable
+from mcp_tasks_core.server.storing import Refusal, Step, StoreAnswer, Storing, Unstorable
 from mcp_tasks_core.server.work import Work, check_durations
 from mcp_tasks_core.store import StoredTask
 from mcp_tasks_core.tasks import TaskRecord, TaskStatus, handle_to_wire
 
 _ROUND_MEMBERS = ("_meta", "inputResponses", "requestState")
+_CALLER_GONE = "The caller went away before the task was announced"
+_MINTING_ATTEMPTS_MAX = 64
 _Finish: TypeAlias = Callable[[object], JSONObject]
 
 
@@ -175,7 +179,8 @@ class Calls:
     def _create(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> Procedure:
         """Store the task, read it back, and only then answer with its handle and let the work start."""
         try:
-            source = None if deferred.task_id is None else self._sources.source_of(deferred.task_id)
+            claimed = deferred.task_id if deferred.deferral is Deferral.CLAIM else None
+            source = None if claimed is None else self._sources.source_of(claimed)
             if source is not None:
                 yield from self._announce_native(exchange, source, deferred)
             else:
@@ -186,10 +191,14 @@ class Calls:
 
     def _announce_native(self, exchange: Exchange, source: str, deferred: ToolDeferred) -> Step[None]:
         assert deferred.task_id is not None
-        state = yield from self._native.state(source, deferred.task_id, exchange.owner, Access.READ)
+        task_id = deferred.task_id
+        state = yield from self._native.announced(source, task_id, exchange.owner)
+        if exchange.closed and not deferred.detach_on_disconnect:
+            yield from self._native.tell(source, SourceOperation.CANCEL, task_id, exchange.owner)
+            raise Refusal(faults.INTERNAL)
         members = {k: v for k, v in state.items() if k not in ("result", "error", "inputRequests")}
         self._replies.result(exchange, {**members, "resultType": "task"})
-        self._machine.emit(AdoptWork(deferred.task_id, deferred.ticket))
+        self._machine.emit(AdoptWork(task_id, deferred.ticket))
 
     def _announce(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> Step[None]:
         record = self._new_record(exchange, params, deferred)
@@ -199,7 +208,7 @@ class Calls:
         try:
             state = yield from self._store_and_read(record)
             if exchange.closed and not deferred.detach_on_disconnect:
-                yield from self._storing.change(task_id, self._gone)
+                yield from self._end_unannounced(task_id)
                 raise Refusal(faults.INTERNAL)
             result = {"resultType": "task", **handle_to_wire(state.record)}
             self._replies.result(exchange, result)
@@ -212,7 +221,7 @@ class Calls:
     def _new_record(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> TaskRecord:
         task_id = deferred.task_id
         if deferred.deferral is not Deferral.CLAIM or task_id is None:
-            task_id = TaskId(base64.urlsafe_b64encode(deferred.entropy).decode("ascii").rstrip("="))
+            task_id = self._mint(deferred.entropy)
         now_ms = self._machine.now.wall_ms
         return TaskRecord(
             task_id=task_id,
@@ -225,9 +234,19 @@ class Calls:
             request=params,
             capabilities=exchange.meta.capabilities,
             poll_interval_ms=deferred.poll_interval_ms,
-            status_message=deferred.status_message,
+            status_message=self._work.cut(deferred.status_message),
             executor=self._machine.config.executor,
         )
+
+    def _mint(self, entropy: bytes) -> TaskId:
+        """An id made of these bytes, and of no native source's."""
+        for _ in range(_MINTING_ATTEMPTS_MAX):
+            task_id = TaskId(base64.urlsafe_b64encode(entropy).decode("ascii").rstrip("="))
+            if self._sources.source_of(task_id) is None:
+                return task_id
+            entropy = hashlib.sha256(entropy).digest()
+        self._machine.report(Severity.ERROR, "the prefixes of the native sources leave no room for ids of other tasks")
+        raise Refusal(faults.INTERNAL)
 
     def _store_and_read(self, record: TaskRecord) -> Step[TaskState]:
         """Create the record durably, and prove that a read finds it. Source: tasks, Task Creation.
@@ -240,12 +259,23 @@ class Calls:
         except Unstorable as problem:
             self._machine.report(Severity.ERROR, str(problem))
             raise Refusal(faults.INTERNAL) from problem
-        answer = yield self._storing.store(row, late=lambda: self._disown(record.task_id))
+        given_up = False
+
+        def late(answer: StoreAnswer) -> None:
+            # A create that was made after its caller was told that it had not: that task is never left working.
+            if given_up and (isinstance(answer, TaskStored) or (isinstance(answer, StoreFailed) and answer.uncertain)):
+                self._work.settle(record.task_id, Raised(faults.STORE_UNAVAILABLE))
+
+        answer = yield self._storing.store(row, late)
         if isinstance(answer, StoreConflicted):
             raise self._id_taken(record.task_id)
         if isinstance(answer, StoreFailed) and not answer.uncertain:
             raise self._storing.trouble(f"creating task {record.task_id}", answer)
-        return (yield from self._read_back(row, answer))
+        try:
+            return (yield from self._read_back(row, answer))
+        except Refusal:
+            given_up = True
+            raise
 
     def _read_back(self, row: StoredTask, answer: TaskStored | StoreFailed | Expired) -> Step[TaskState]:
         try:
@@ -256,6 +286,7 @@ class Calls:
         if loaded is None:
             if isinstance(answer, TaskStored):
                 self._machine.report(Severity.ERROR, f"task {row.task_id} was stored and cannot be read")
+                self._work.settle(row.task_id, Raised(faults.STORE_UNAVAILABLE))
                 raise Refusal(faults.STORE_UNAVAILABLE)
             raise self._storing.trouble(f"creating task {row.task_id}", answer)
         if loaded[0].payload != row.payload:
@@ -263,11 +294,11 @@ class Calls:
         self._storing.stored(row.task_id, loaded[1].record)
         return loaded[1]
 
-    def _disown(self, task_id: TaskId) -> Procedure:
-        """A create succeeded after its caller was told that it had not: that task is never left working."""
-        self._work.settle(task_id, Raised(faults.STORE_UNAVAILABLE))
-        return
-        yield  # a procedure, though it needs nothing itself
+    def _end_unannounced(self, task_id: TaskId) -> Step[None]:
+        try:
+            yield from self._storing.change(task_id, self._gone)
+        except Refusal:
+            self._work.settle(task_id, WorkStopped(_CALLER_GONE))
 
     def _gone(self, record: TaskRecord) -> TaskRecord:
         """The caller went away before its handle: nobody will ever ask for this task (DECISIONS D39)."""
@@ -275,7 +306,7 @@ class Calls:
             return record
         now_ms = self._machine.now.wall_ms
         wanted = apply(record, RequestCancel(), now_ms)
-        return apply(wanted, Cancel("The caller went away before the task was announced"), now_ms)
+        return apply(wanted, Cancel(_CALLER_GONE), now_ms)
 
     def _id_taken(self, task_id: TaskId) -> Refusal:
         self._machine.report(Severity.ERROR, f"there is a task {task_id} already; its id cannot be given again")

@@ -10,9 +10,8 @@ import binascii
 from collections.abc import Sequence
 
 from mcp_tasks_core.capabilities import SUPPORTED_VERSIONS, advertise_tasks
-from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject
-from mcp_tasks_core.server.config import ServerConfig, ToolEntry, check_tools
+from mcp_tasks_core.server.config import ServerConfig, ToolEntry
 
 
 class UnknownCursor(Exception):
@@ -39,16 +38,9 @@ def discover_result(config: ServerConfig) -> JSONObject:
 
 
 class Catalogue:
-    """The tools in their order, and pages of them.
-
-    Raises:
-        LocalProtocolError: a name stands twice.
-    """
+    """The tools in their order, and pages of them. ``tools`` is a catalogue that ``check_tools`` has passed."""
 
     def __init__(self, tools: Sequence[ToolEntry], *, per_page: int) -> None:
-        check_tools(tools)
-        if not all(isinstance(tool, ToolEntry) for tool in tools):
-            raise LocalProtocolError("a catalogue holds ToolEntry values")
         self._tools = {tool.name: tool for tool in tools}
         self._names = list(self._tools)
         self._per_page = per_page

@@ -71,22 +71,29 @@ class ToolEntry:
         return name
 
 
-def check_tools(tools: Sequence[ToolEntry]) -> None:
-    """Refuse a catalogue that names a tool twice.
+def check_tools(tools: Sequence[ToolEntry], *, tasks: bool) -> None:
+    """Refuse a catalogue that names a tool twice, or has one that could never run.
+
+    Args:
+        tasks: whether calls may become tasks at all.
 
     Raises:
         LocalProtocolError: it does.
     """
     seen: set[str] = set()
     for tool in tools:
+        if not isinstance(tool, ToolEntry):
+            raise LocalProtocolError(f"a catalogue holds ToolEntry values, not {tool!r}")
+        if tool.requires_task and not tasks:
+            raise LocalProtocolError(f"the tool {tool.name!r} requires a task, and tasks are not configured")
         if tool.name in seen:
             raise LocalProtocolError(f"two tools are named {tool.name!r}")
         seen.add(tool.name)
 
 
-def _check_tools(instance: object, attribute: object, value: Sequence[ToolEntry] | None) -> None:
+def _check_tools(instance: ServerConfig, attribute: object, value: Sequence[ToolEntry] | None) -> None:
     if value is not None:
-        check_tools(value)
+        check_tools(value, tasks=instance.tasks)
 
 
 def _as_frozenset(names: Iterable[str]) -> frozenset[str]:
@@ -102,6 +109,18 @@ def _check_methods(instance: object, attribute: attrs.Attribute[frozenset[str]],
 def _check_scope(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
     if value not in ("public", "private"):
         raise LocalProtocolError(f'{attribute.name} is "public" or "private", not {value!r}')
+
+
+def _check_server_info(instance: object, attribute: attrs.Attribute[JSONObject | None], value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), str) for name in ("name", "version")):
+        raise LocalProtocolError(f"server_info is None or an object whose name and version are strings, not {value!r}")
+
+
+def _positive_or_none(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise LocalProtocolError(f"{attribute.name} is None or an integer of 1 or more, not {value!r}")
 
 
 def _not_negative(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
@@ -136,7 +155,7 @@ class ServerConfig:
         LocalProtocolError: a value is not of that form.
     """
 
-    server_info: JSONObject | None = None
+    server_info: JSONObject | None = attrs.field(default=None, validator=_check_server_info)
     tools: Sequence[ToolEntry] | None = attrs.field(factory=tuple, validator=_check_tools)
     methods: frozenset[str] = attrs.field(default=frozenset(), converter=_as_frozenset, validator=_check_methods)
     capabilities: JSONObject = attrs.field(factory=dict)
@@ -148,9 +167,9 @@ class ServerConfig:
     check_answer: Callable[[JSONObject, JSONValue], str | None] = check_answer
     list_ttl_ms: int = attrs.field(default=60_000, validator=_not_negative)
     list_cache_scope: str = attrs.field(default="private", validator=_check_scope)
-    call_limit_ms: int | None = None
+    call_limit_ms: int | None = attrs.field(default=None, validator=_positive_or_none)
     executor: str | None = None
-    input_extension_ms: int | None = None
+    input_extension_ms: int | None = attrs.field(default=None, validator=_positive_or_none)
     limits: Limits = attrs.field(factory=Limits)
     codec: JsonCodec | None = None
 

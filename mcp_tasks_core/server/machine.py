@@ -30,13 +30,13 @@ class Need:
         effect: the effect, given its ticket.
         kinds: the events that may answer it.
         wait_ms: how long the answer may take, ``None`` for as long as it likes.
-        late: what to do with an answer of the first of ``kinds`` that comes after that time.
+        late: what to do with an answer that comes after that time.
     """
 
     effect: Callable[[Ticket], ServerEffect]
     kinds: tuple[type, ...]
     wait_ms: int | None = None
-    late: Callable[[], Procedure] | None = None
+    late: Callable[[Any], None] | None = None
 
 
 Procedure: TypeAlias = Generator[Need, Any, None]
@@ -161,9 +161,10 @@ class Machine:
         waiting = self._open.get(ticket)
         if waiting is None:
             self._check_issued(ticket)
-            need = self._late.pop(ticket, None)
-            if need is not None and need.late is not None and type(event) is need.kinds[0]:
-                self.run(need.late())
+            need = self._late.get(ticket)
+            if need is not None and need.late is not None and type(event) in need.kinds:
+                del self._late[ticket]
+                need.late(event)
             return
         if type(event) not in waiting.need.kinds:
             wanted = " or ".join(kind.__name__ for kind in waiting.need.kinds)

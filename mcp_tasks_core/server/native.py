@@ -5,16 +5,53 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcp_tasks_core.access import Access, Owner
+from mcp_tasks_core.errors import ErrorObject, problem_with_error
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import AskSource, Severity, SourceOperation
 from mcp_tasks_core.server.events import SourceAnswered, SourceAnswerKind
 from mcp_tasks_core.server.machine import Expired, Machine, Need
+from mcp_tasks_core.server.results import UnfitResult, tool_result
 from mcp_tasks_core.server.storing import Refusal, Step, Storing
+from mcp_tasks_core.tasks import CompletedTask, FailedTask, InputRequiredTask
 from mcp_tasks_core.wire.converter import DecodeError
-from mcp_tasks_core.wire.methods import decode_task
+from mcp_tasks_core.wire.methods import check_input_request, decode_task, read_timestamp
 
 _NO_ANSWERS: Mapping[InputKey, JSONObject] = {}
+
+
+_PAYLOADS: Mapping[str, str] = {"input_required": "inputRequests", "completed": "result", "failed": "error"}
+
+
+def _fit_state(state: JSONObject, task_id: TaskId) -> JSONObject:
+    """A source's state as tasks/get may show it: the payload of its status and of no other, no resultType.
+
+    Raises:
+        DecodeError, UnfitResult: it may not be shown.
+    """
+    task = decode_task(state, "state")
+    if task.task_id != task_id:
+        raise UnfitResult(f"the state is that of the task {task.task_id!r}")
+    if read_timestamp(task.last_updated_at) < read_timestamp(task.created_at):
+        raise UnfitResult("lastUpdatedAt is before createdAt")
+    payload = _PAYLOADS.get(task.status)
+    left_out = {"resultType", *_PAYLOADS.values()} - {payload}
+    fit = {name: value for name, value in state.items() if name not in left_out}
+    if isinstance(task, InputRequiredTask):
+        if not task.input_requests:
+            raise UnfitResult("an input_required task has one input request or more")
+        for key, request in task.input_requests.items():
+            problem = check_input_request(request)
+            if problem is not None:
+                raise UnfitResult(f"the question {key!r}: {problem}")
+    elif isinstance(task, CompletedTask):
+        fit["result"] = tool_result(task.result)
+    elif isinstance(task, FailedTask):
+        error = ErrorObject(task.error["code"], task.error["message"], task.error.get("data"))
+        problem = problem_with_error(error)
+        if problem is not None:
+            raise UnfitResult(problem)
+    return fit
 
 
 class NativeSources:
@@ -38,12 +75,22 @@ class NativeSources:
         if not (yield from self._storing.may_access(caller, access, task_id, owner)):
             raise Refusal(faults.TASK_NOT_FOUND)
         try:
-            decode_task(state, "state")
-        except DecodeError as problem:
+            return _fit_state(state, task_id)
+        except (DecodeError, UnfitResult) as problem:
             raise self._unfit(source, task_id, str(problem)) from problem
-        if state["taskId"] != task_id:
-            raise self._unfit(source, task_id, f"the state is that of the task {state['taskId']!r}")
-        return state
+
+    def announced(self, source: str, task_id: TaskId, caller: Owner) -> Step[JSONObject]:
+        """The state of a task that the application has just claimed for this caller.
+
+        Raises:
+            Refusal: the source cannot say, or there is no such task for this caller: the application's mistake.
+        """
+        try:
+            return (yield from self.state(source, task_id, caller, Access.READ))
+        except Refusal as refusal:
+            if refusal.error is not faults.TASK_NOT_FOUND:
+                raise
+            raise self._unfit(source, task_id, "it was claimed, and there is no such task for its caller") from refusal
 
     def tell(
         self,

@@ -13,7 +13,7 @@ import attrs
 
 from mcp_tasks_core.capabilities import SUPPORTED_VERSIONS
 from mcp_tasks_core.errors import INVALID_PARAMS, ErrorObject
-from mcp_tasks_core.identifiers import RequestId
+from mcp_tasks_core.identifiers import JSONValue, RequestId
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.wire.converter import DecodeError
@@ -52,16 +52,17 @@ Verdict: TypeAlias = Admitted | Refused | Ignored | Notification
 def read(payload: bytes, codec: JsonCodec, limits: Limits) -> Request | Refused | Ignored | Notification:
     """The message in a payload, or what is wrong with it. Source: basic, Messages."""
     try:
-        message = read_message(codec.decode(payload), limits)
+        value = codec.decode(payload)
     except JsonError as problem:
         return _refusal_of_text(problem, limits)
+    message = read_message(value, limits)
     match message:
         case Request() | Notification():
             return message
         case Response():
             return Ignored("a response from a client, which has nothing to respond to")
         case Malformed(answer=True):
-            return Refused(message.id, message.error)
+            return Refused(message.id, message.error, _method_in(value))
         case Malformed():
             return Ignored(message.error.message)
 
@@ -75,9 +76,15 @@ def _refusal_of_text(problem: JsonError, limits: Limits) -> Refused | Ignored:
         case Request() as request:
             return Refused(request.id, error, request.method)
         case Malformed(answer=True) as malformed:
-            return Refused(malformed.id, malformed.error)
+            return Refused(malformed.id, malformed.error, _method_in(problem.partial))
         case _:
             return Ignored(problem.message)
+
+
+def _method_in(value: JSONValue) -> str:
+    """The method of a message that is no request for another reason; empty where it has none."""
+    method = value.get("method") if isinstance(value, dict) else None
+    return method if isinstance(method, str) else ""
 
 
 def admit(request: Request, methods: Container[str]) -> Admitted | Refused:

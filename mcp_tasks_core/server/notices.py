@@ -18,14 +18,23 @@ def _is_finite_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def check_progress(progress: object, total: object) -> None:
+    """Refuse what JSON has no number for.
+
+    Raises:
+        LocalProtocolError: progress or total is not a finite number.
+    """
+    if not _is_finite_number(progress) or not (total is None or _is_finite_number(total)):
+        raise LocalProtocolError(f"progress and total are finite numbers, not {progress!r} and {total!r}")
+
+
 def progress_params(exchange: Exchange, event: CallProgressed) -> JSONObject | None:
     """The params of notifications/progress; ``None`` without a token, or when the progress does not increase.
 
     Raises:
         LocalProtocolError: progress or total is not a finite number.
     """
-    if not _is_finite_number(event.progress) or not (event.total is None or _is_finite_number(event.total)):
-        raise LocalProtocolError("progress and total are finite numbers")
+    check_progress(event.progress, event.total)
     token = exchange.progress_token
     if token is None or (exchange.progress is not None and event.progress <= exchange.progress):
         return None

@@ -15,7 +15,7 @@ from mcp_tasks_core.identifiers import Instant, JSONObject, StreamId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.calls import Calls
 from mcp_tasks_core.server.catalogue import Catalogue, UnknownCursor, discover_result
-from mcp_tasks_core.server.config import ServerConfig, ToolEntry
+from mcp_tasks_core.server.config import ServerConfig, ToolEntry, check_tools
 from mcp_tasks_core.server.effects import CancelCall, ServerEffect, Severity
 from mcp_tasks_core.server.events import (
     AccessDecided,
@@ -95,7 +95,7 @@ class ServerProtocol:
         self._storing = Storing(self._machine, self._expiry.note)
         self._work = Work(self._machine, self._storing)
         native = NativeSources(self._machine, self._storing)
-        rounds = Rounds(self._machine)
+        rounds = Rounds(self._machine, self._storing)
         self._calls = Calls(self._machine, self._storing, native, self._work, self._replies, rounds)
         self._tasks = TaskMethods(self._machine, self._storing, native, self._work, self._replies)
         self._sharing = Sharing(self._machine, self._storing, self._work)
@@ -208,6 +208,9 @@ class ServerProtocol:
                 for exchange in self._exchanges.of_stream(event.stream_id):
                     self._abandon(exchange, "the stream was closed")
             case ToolsReplaced():
+                if self._config.tools is None:
+                    raise LocalProtocolError("a server that was configured without tools has none to replace")
+                check_tools(event.tools, tasks=self._config.tasks)
                 self._replace_tools(event.tools)
             case TaskChanged():
                 self._work.reconcile(event.task_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mcp_tasks_core.capabilities import META_SERVER_INFO
-from mcp_tasks_core.errors import ErrorObject, code_may_be_sent
+from mcp_tasks_core.errors import ErrorObject, problem_with_error
 from mcp_tasks_core.identifiers import JSONObject, RequestId, StreamId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import Frame, Severity
@@ -72,17 +72,16 @@ class Replies:
 
     def refuse(self, stream_id: StreamId, request_id: RequestId | None, error: ErrorObject, method: str = "") -> None:
         """Send an error for a message that opened no exchange."""
-        if not code_may_be_sent(error.code):
-            self._machine.report(
-                Severity.ERROR, f"{method or 'the application'} raised the code {error.code!r}, which may not be sent"
-            )
+        problem = problem_with_error(error)
+        if problem is not None:
+            self._machine.report(Severity.ERROR, f"{method or 'the transport'} ended in an unfit error: {problem}")
             error = faults.INTERNAL
         if method == "initialize":
             error = faults.naming_versions(error)
         try:
             payload = error_frame(request_id, error, self._machine.codec)
-        except JsonError as problem:
-            self._machine.report(Severity.ERROR, f"an error of {method} cannot be sent: {problem}")
+        except JsonError as refused:
+            self._machine.report(Severity.ERROR, f"an error of {method} cannot be sent: {refused}")
             error = faults.INTERNAL
             payload = error_frame(request_id, error, self._machine.codec)
         self._machine.effects.append(Frame(stream_id, payload, True, error.code))

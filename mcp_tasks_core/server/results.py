@@ -10,6 +10,8 @@ from typing import Final
 from mcp_tasks_core.identifiers import JSONObject
 from mcp_tasks_core.server.config import ServerConfig
 from mcp_tasks_core.server.events import Asked, Outcome, Returned
+from mcp_tasks_core.wire.converter import DecodeError
+from mcp_tasks_core.wire.methods import check_content
 
 ASKING_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The methods whose answer may be input_required. Source: mrtr, Supported Requests."""
@@ -46,9 +48,10 @@ def tool_result(result: object) -> JSONObject:
         UnfitResult: it is none.
     """
     checked = plain_result(result, "tools/call")
-    content = checked.get("content")
-    if type(content) is not list or not all(type(c) is dict and type(c.get("type")) is str for c in content):
-        raise UnfitResult("the content of a tool's result is a list of objects that each have a type")
+    try:
+        check_content(checked.get("content"), "content")
+    except DecodeError as problem:
+        raise UnfitResult(f"a tool's result: {problem}") from problem
     if type(checked.get("isError", False)) is not bool:
         raise UnfitResult("isError is true or false")
     return checked

@@ -17,7 +17,7 @@ from mcp_tasks_core.server.events import Asked
 from mcp_tasks_core.server.exchanges import Exchange
 from mcp_tasks_core.server.machine import Machine
 from mcp_tasks_core.server.results import UnfitResult
-from mcp_tasks_core.server.storing import Refusal
+from mcp_tasks_core.server.storing import Refusal, Storing
 from mcp_tasks_core.wire.methods import check_input_request
 
 
@@ -32,9 +32,10 @@ class Brought:
 class Rounds:
     """Opens and seals the states of multi round-trip requests, and remembers which were spent."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, storing: Storing) -> None:
         limits = machine.limits
         self._machine = machine
+        self._storing = storing
         self._sealer = RequestStateSealer(
             machine.config.request_state_keys,
             ttl_ms=limits.request_state_ttl_ms,
@@ -60,20 +61,20 @@ class Rounds:
         answers = dict(state.answers)
         for key, answer in responses.items():
             if key in state.asked:
-                self._check(key, state.asked[InputKey(key)], answer)
+                self._storing.check_answer(key, state.asked[InputKey(key)], answer)
                 answers[InputKey(key)] = answer
+        if state.nonce:
+            # Last: a state is not spent on a request that is refused for something else.
+            self._spend(state.nonce, state.expires_at_ms, self._machine.now.wall_ms)
         return Brought(answers, state.state)
 
     def _open_sealed(self, exchange: Exchange, params: JSONObject, sealed: str) -> RequestState:
         now_ms = self._machine.now.wall_ms
         binding = binding_of(exchange.owner, exchange.method, params)
         try:
-            state = self._sealer.open(sealed, binding=binding, now_ms=now_ms)
+            return self._sealer.open(sealed, binding=binding, now_ms=now_ms)
         except StateRefused:
             raise Refusal(faults.STATE_REFUSED) from None
-        if state.nonce:
-            self._spend(state.nonce, state.expires_at_ms, now_ms)
-        return state
 
     def _spend(self, nonce: str, expires_at_ms: int, now_ms: int) -> None:
         """Let a state that counts once only count now, and never again."""
@@ -93,11 +94,6 @@ class Rounds:
                     faults.invalid_params(f"params.inputResponses.{key}: an object, the answer to a question")
                 )
         return {InputKey(key): answer for key, answer in responses.items()}
-
-    def _check(self, key: str, request: JSONObject, answer: JSONValue) -> None:
-        problem = self._machine.config.check_answer(request, answer)
-        if problem is not None:
-            raise Refusal(faults.invalid_params(f"params.inputResponses.{key}: {problem}"))
 
     def ask(self, exchange: Exchange, params: JSONObject, brought: Brought, asked: Asked) -> JSONObject:
         """The ``InputRequiredResult`` that asks.

@@ -9,7 +9,7 @@ import attrs
 
 from mcp_tasks_core.access import Access, AccessRule, Owner
 from mcp_tasks_core.errors import ErrorObject
-from mcp_tasks_core.identifiers import Revision, TaskId
+from mcp_tasks_core.identifiers import JSONObject, JSONValue, Revision, TaskId
 from mcp_tasks_core.records import UnreadableRecord, due_at_ms
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import Authorize, DeleteTask, LoadTask, PublishChange, Severity, StoreTask
@@ -21,7 +21,7 @@ from mcp_tasks_core.server.events import (
     TaskLoaded,
     TaskStored,
 )
-from mcp_tasks_core.server.machine import Expired, Machine, Need, Procedure
+from mcp_tasks_core.server.machine import Expired, Machine, Need
 from mcp_tasks_core.server.states import TaskState
 from mcp_tasks_core.store import StoredTask
 from mcp_tasks_core.tasks import TaskRecord
@@ -31,6 +31,7 @@ Step: TypeAlias = Generator[Need, Any, _T]
 
 LOAD_ANSWERS = (TaskLoaded, StoreFailed)
 STORE_ANSWERS = (TaskStored, StoreConflicted, StoreFailed)
+StoreAnswer: TypeAlias = TaskStored | StoreConflicted | StoreFailed
 
 
 class Refusal(Exception):
@@ -81,6 +82,20 @@ class Storing:
             self._machine.report(Severity.ERROR, f"task {row.task_id}: {problem}")
             raise Refusal(faults.INTERNAL) from problem
 
+    def check_answer(self, key: str, request: JSONObject, answer: JSONValue) -> None:
+        """Hold an answer against its question.
+
+        Raises:
+            Refusal: it is none (-32602), or the configured check broke on it (-32603).
+        """
+        try:
+            problem = self._machine.config.check_answer(request, answer)
+        except Exception as broken:  # The check is not ours, what it looks at is a peer's: neither may end the core.
+            self._machine.report(Severity.ERROR, f"check_answer failed on an answer to {key!r}: {broken!r}")
+            raise Refusal(faults.INTERNAL) from broken
+        if problem is not None:
+            raise Refusal(faults.invalid_params(f"params.inputResponses.{key}: {problem}"))
+
     def trouble(self, doing: str, answer: StoreFailed | Expired) -> Refusal:
         """Store trouble as the caller is told of it; the reason goes to the log."""
         full = False
@@ -107,6 +122,7 @@ class Storing:
             Refusal: the store does not answer, or too many writers were first.
             Unstorable: the changed record cannot be stored.
         """
+        unsure = False
         for _ in range(self._machine.limits.swap_attempts_max):
             loaded = yield from self.load(task_id)
             if loaded is None:
@@ -115,6 +131,9 @@ class Storing:
             before = state.record
             after = decide(before)
             if after is before:
+                if unsure:
+                    # An earlier attempt may have been made all the same: whoever watches has not heard of it.
+                    self.stored(task_id, after)
                 return Change(before, before)
             swapped = self.row(after, Revision(row.revision + 1))
             answer = yield self.store(swapped)
@@ -128,11 +147,12 @@ class Storing:
                 if made:
                     self.stored(task_id, after)
                     return Change(before, after)
+                unsure = True
         self._machine.report(Severity.ERROR, f"task {task_id} was changed by others at every attempt")
         raise Refusal(faults.STORE_UNAVAILABLE)
 
-    def store(self, row: StoredTask, late: Callable[[], Procedure] | None = None) -> Need:
-        """The need to store a row; ``late`` is run if that succeeds after nobody waits for it any longer."""
+    def store(self, row: StoredTask, late: Callable[[StoreAnswer], None] | None = None) -> Need:
+        """The need to store a row; ``late`` gets the answer that comes after nobody waits for it any longer."""
         return Need(lambda ticket: StoreTask(ticket, row), STORE_ANSWERS, self._wait_ms, late)
 
     def was_stored(self, row: StoredTask) -> Step[bool]:

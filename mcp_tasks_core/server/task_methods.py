@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mcp_tasks_core.access import Access
+from mcp_tasks_core.errors import INTERNAL_ERROR
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
 from mcp_tasks_core.lifecycle import Answer, RequestCancel, apply
 from mcp_tasks_core.server import faults
@@ -67,15 +68,16 @@ class TaskMethods:
         self._machine.in_order(task_id, self._replies.answering(exchange, procedure), exchange)
 
     def _update(self, exchange: Exchange, task_id: TaskId, responses: JSONObject) -> Procedure:
+        accepted: Mapping[InputKey, JSONObject] = {}
+
         def decide(record: TaskRecord) -> TaskRecord:
-            if record.is_terminal:
-                return record
-            questions = {key: entry.request for key, entry in record.outstanding.items()}
-            answers = self._checked(questions, responses)
-            return apply(record, Answer(answers), self._machine.now.wall_ms)
+            nonlocal accepted
+            accepted = self._checked({key: entry.request for key, entry in record.outstanding.items()}, responses)
+            return apply(record, Answer(accepted), self._machine.now.wall_ms)
 
         yield from self._permitted(exchange, task_id, Access.ANSWER)
         change = yield from self._change(task_id, decide)
+        self.ignored_answers += len(responses) - len(accepted)
         self._replies.body(exchange, self._replies.acknowledgement)
         self._work.deliver(change.after)
 
@@ -88,8 +90,9 @@ class TaskMethods:
         """
         try:
             change = yield from self._storing.change(task_id, decide)
-        except Refusal:
-            self._work.look_again(task_id)
+        except Refusal as refusal:
+            if refusal.error.code == INTERNAL_ERROR:
+                self._work.look_again(task_id)
             raise
         if change is None:
             raise Refusal(faults.TASK_NOT_FOUND)
@@ -104,17 +107,15 @@ class TaskMethods:
             Refusal: an answer to an outstanding question is no answer to it.
         """
         answers = {InputKey(key): answer for key, answer in responses.items() if key in questions}
-        self.ignored_answers += len(responses) - len(answers)
         for key, answer in answers.items():
-            problem = self._machine.config.check_answer(questions[key], answer)
-            if problem is not None:
-                raise Refusal(faults.invalid_params(f"params.inputResponses.{key}: {problem}"))
+            self._storing.check_answer(key, questions[key], answer)
         return answers
 
     def _update_native(self, exchange: Exchange, source: str, task_id: TaskId, responses: JSONObject) -> Procedure:
         state = yield from self._native.state(source, task_id, exchange.owner, Access.ANSWER)
         questions = state.get("inputRequests", {}) if state["status"] == "input_required" else {}
         answers = self._checked(questions, responses)
+        self.ignored_answers += len(responses) - len(answers)
         if answers:
             yield from self._native.tell(source, SourceOperation.ANSWER, task_id, exchange.owner, answers)
         self._replies.body(exchange, self._replies.acknowledgement)

@@ -6,11 +6,10 @@ Source: tasks, Task Status; tasks, Task Cancellation; progress, Behavior Require
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject, LocalProtocolError, code_may_be_sent
+from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject, LocalProtocolError, problem_with_error
 from mcp_tasks_core.identifiers import InputKey, TaskId
 from mcp_tasks_core.lifecycle import (
     Advance,
@@ -38,6 +37,7 @@ from mcp_tasks_core.server.events import (
     WorkStopped,
 )
 from mcp_tasks_core.server.machine import Machine, Procedure
+from mcp_tasks_core.server.notices import check_progress
 from mcp_tasks_core.server.results import UnfitResult, tool_result
 from mcp_tasks_core.server.storing import Refusal, Storing, Unstorable
 from mcp_tasks_core.tasks import TaskRecord
@@ -102,10 +102,15 @@ class Work:
 
     def _message_of(self, event: WorkProgressed) -> str | None:
         message = event.message
+        if not isinstance(message, str | None):
+            raise LocalProtocolError(f"a progress message is a string, not {message!r}")
         if message is None and event.progress is not None:
-            if not math.isfinite(event.progress) or not math.isfinite(event.total or 0):
-                raise LocalProtocolError("progress and total are finite numbers")
+            check_progress(event.progress, event.total)
             message = f"{event.progress:g}" if event.total is None else f"{event.progress:g} of {event.total:g}"
+        return self.cut(message)
+
+    def cut(self, message: str | None) -> str | None:
+        """A statusMessage no longer than clients are to get."""
         return None if message is None else message[: self._machine.limits.status_message_chars_max]
 
     def _store_progress(self, task_id: TaskId, message: str) -> None:
@@ -237,13 +242,14 @@ class Work:
     def settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int = 1) -> None:
         """Give the task the end that its work came to, unless it has one already."""
         self._paces.pop(task_id, None)
+        self._graces_ms.pop(task_id, None)
         self._machine.in_order(task_id, self._settle(task_id, outcome, attempt))
 
     def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int) -> Procedure:
         task_input = self._end_of(task_id, outcome)
 
         def decide(record: TaskRecord) -> TaskRecord:
-            if record.executor != self._machine.config.executor and not record.is_terminal:
+            if not self._is_ours(record) and not record.is_terminal:
                 raise ForbiddenTransition(record.status, task_input)
             return apply(record, task_input, self._machine.now.wall_ms)
 
@@ -260,6 +266,10 @@ class Work:
             return
         self._graces_ms.pop(task_id, None)
 
+    def _is_ours(self, record: TaskRecord) -> bool:
+        """Whether this process may say how the work ended: it runs it, or no process does."""
+        return record.executor is None or record.executor == self._machine.config.executor
+
     def _retry(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, refusal: Refusal) -> None:
         limits = self._machine.limits
         if attempt >= limits.settle_attempts_max:
@@ -268,19 +278,19 @@ class Work:
             )
             return
         at_ms = self._machine.now.monotonic_ms + limits.settle_retry_ms
-        self._retries[task_id] = (at_ms, attempt + 1, outcome)
+        # An end that waits to be stored is not displaced by one that came later, such as that of a grace.
+        self._retries.setdefault(task_id, (at_ms, attempt + 1, outcome))
 
     def _end_of(self, task_id: TaskId, outcome: WorkOutcome) -> TaskInput:
         match outcome:
             case WorkStopped(message):
-                return Cancel(message)
-            case Raised(error) if code_may_be_sent(error.code):
-                return Fail(error)
+                return Cancel(self.cut(message))
             case Raised(error):
-                self._machine.report(
-                    Severity.ERROR, f"task {task_id} raised the code {error.code!r}, which may not be sent"
-                )
-                return Fail(faults.INTERNAL)
+                problem = problem_with_error(error)
+                if problem is not None:
+                    self._machine.report(Severity.ERROR, f"task {task_id} ended in an unfit error: {problem}")
+                    error = faults.INTERNAL
+                return Fail(error, self.cut(error.message))
             case Returned(result):
                 return self._completion_of(task_id, result)
 
@@ -297,7 +307,7 @@ class Work:
 
     def stop(self, record: TaskRecord, reason: str) -> None:
         """Tell the work to stop, and give it its grace. Work of another process is stopped there."""
-        if record.executor != self._machine.config.executor:
+        if not self._is_ours(record):
             return
         self._machine.emit(StopWork(record.task_id, reason))
         grace_ms = self._machine.limits.cancel_grace_ms

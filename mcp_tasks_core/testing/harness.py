@@ -96,7 +96,6 @@ class Defer:
     poll_interval_ms: int | None = None
     status_message: str | None = None
     detach_on_disconnect: bool = False
-    executor: str | None = None
 
 
 Reply: TypeAlias = Outcome | Defer | Held | JSONObject
