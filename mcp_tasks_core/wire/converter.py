@@ -43,14 +43,15 @@ class DecodeError(ValueError):
     """A value that is not of the type that its place demands.
 
     Args:
-        path: the place, in wire names: ``params.inputResponses.quarter.action``.
+        path: the place, in wire names: ``params.inputResponses.quarter.action``. Cut where a peer's own names
+            make it long.
         message: what is allowed there, and what stood there instead.
     """
 
     def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
+        self.path = path if len(path) <= 200 else f"{path[:199]}…"
         self.message = message
+        super().__init__(f"{self.path}: {message}")
 
 
 def decode(cls: type[T], value: object, path: str = "params") -> T:
@@ -68,8 +69,8 @@ def decode(cls: type[T], value: object, path: str = "params") -> T:
         hook = _readers[cls] = _converter.get_structure_hook(cls)
     try:
         return cast(T, hook(value, cls))
-    except (_Unfit, BaseValidationError) as fault:
-        raise _decode_error(fault, path) from None
+    except (DecodeError, BaseValidationError) as fault:
+        raise _placed(fault, path) from None
 
 
 def encode(value: object) -> JSONObject:
@@ -87,14 +88,7 @@ def register(cls: type[T], read: Callable[[Any], T], write: Callable[[T], JSONOb
     Args:
         read: makes the value, or raises ``DecodeError`` with a path that is empty or starts with a dot.
     """
-
-    def read_in_place(value: Any, _: Any) -> T:
-        try:
-            return read(value)
-        except DecodeError as fault:
-            raise _Unfit(fault.message, fault.path) from None
-
-    _converter.register_structure_hook(cls, read_in_place)
+    _converter.register_structure_hook(cls, lambda value, _: read(value))
     _converter.register_unstructure_hook(cls, write)
 
 
@@ -124,25 +118,17 @@ def shown(value: object) -> str:
 # --- Faults, and where they stand
 
 
-class _Unfit(Exception):
-    """A value does not fit. ``path`` leads to it from where the hook was called: ``.action``, ``[3].name``."""
-
-    def __init__(self, message: str, path: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.path = path
+def _unfit(allowed: str, value: object, path: str = "") -> DecodeError:
+    """The fault that a hook raises; its path leads on from where the hook was called: ``.action``, ``[3].name``."""
+    return DecodeError(path, f"{allowed}, not {shown(value)}")
 
 
-def _unfit(allowed: str, value: object, path: str = "") -> _Unfit:
-    return _Unfit(f"{allowed}, not {shown(value)}", path)
-
-
-def _decode_error(fault: BaseException, path: str) -> DecodeError:
-    """The first fault that a hook found, with its place."""
+def _placed(fault: BaseException, path: str) -> DecodeError:
+    """The first fault that a hook found, with its place from ``path`` on."""
     while isinstance(fault, BaseValidationError):
         fault = fault.exceptions[0]
         path += _step_to(fault)
-    if isinstance(fault, _Unfit):
+    if isinstance(fault, DecodeError):
         return DecodeError(path + fault.path, fault.message)
     if isinstance(fault, KeyError):
         return DecodeError(path, "this member is required, and it is missing")
@@ -260,7 +246,15 @@ def _reader_of(kind: Any) -> _Hook:
         return _enum_reader(kind)
     if get_origin(kind) is Annotated:
         return _checked_reader(*get_args(kind))
+    if not _has_strict_hook(kind):
+        raise TypeError(f"cattrs would coerce to {kind}: there is no strict hook for it")
     return _converter.get_structure_hook(kind)
+
+
+def _has_strict_hook(kind: Any) -> bool:
+    if isinstance(kind, NewType):
+        return _has_strict_hook(kind.__supertype__)
+    return kind in _STRICT or attrs.has(kind) or any(matches(kind) for matches, _ in _FACTORIES)
 
 
 def _writer_of(kind: Any) -> Callable[[Any], Any]:
@@ -279,17 +273,10 @@ def _checked_reader(kind: Any, check: Callable[[Any], None]) -> _Hook:
 
     def read(value: Any, _: Any) -> Any:
         result = read_value(value, kind)
-        try:
-            check(result)
-        except DecodeError as fault:
-            raise _Unfit(fault.message, fault.path) from None
+        check(result)
         return result
 
     return read
-
-
-def _literal_reader(kind: Any) -> _Hook:
-    return _one_of(get_args(kind))
 
 
 def _enum_reader(kind: Any) -> _Hook:
@@ -324,9 +311,8 @@ def _tuple_reader(kind: Any) -> _Hook:
         for index, item in enumerate(value):
             try:
                 items.append(read_item(item, item_kind))
-            except (_Unfit, BaseValidationError) as fault:
-                inside = _decode_error(fault, f"[{index}]")
-                raise _Unfit(inside.message, inside.path) from None
+            except (DecodeError, BaseValidationError) as fault:
+                raise _placed(fault, f"[{index}]") from None
         return tuple(items)
 
     return read
@@ -377,21 +363,29 @@ def _overrides(cls: Any, *, reading: bool) -> dict[str, Any]:
     return overrides
 
 
+_STRICT: Final[dict[Any, _Hook]] = {
+    str: _exactly(str),
+    int: _exactly(int),
+    bool: _exactly(bool),
+    float: _read_number,
+    NoneType: _read_as_is,
+}
+_FACTORIES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], _Hook]], ...]] = (
+    (_is_literal, lambda kind: _one_of(get_args(kind))),
+    (_is_tuple, _tuple_reader),
+    (_is_union, _union_reader),
+    (_is_raw_map, lambda _: _read_raw_map),
+    (_is_raw, lambda kind: _RAW[kind]),
+)
+
+
 def _strict_converter() -> Converter:
     converter = Converter(detailed_validation=True)
-    for factory_of, reader in (
-        (attrs.has, _class_reader),
-        (_is_literal, _literal_reader),
-        (_is_tuple, _tuple_reader),
-        (_is_union, _union_reader),
-        (_is_raw_map, lambda _: _read_raw_map),
-        (_is_raw, lambda kind: _RAW[kind]),
-    ):
-        converter.register_structure_hook_factory(factory_of, reader)
-    for kind in (str, int, bool):
-        converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(NoneType, _read_as_is)
-    converter.register_structure_hook(float, _read_number)
+    for kind, hook in _STRICT.items():
+        converter.register_structure_hook(kind, hook)
+    converter.register_structure_hook_factory(attrs.has, _class_reader)
+    for matches, reader in _FACTORIES:
+        converter.register_structure_hook_factory(matches, reader)
     converter.register_unstructure_hook_factory(attrs.has, _class_writer)
     converter.register_unstructure_hook_factory(_is_tuple, _tuple_writer)
     for raw in (_is_union, _is_raw_map, _is_raw):

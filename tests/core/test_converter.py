@@ -199,6 +199,23 @@ def test_a_class_is_read_from_an_object_alone(value: Any) -> None:
     assert caught.value.message.startswith("an object, not ")
 
 
+@attrs.frozen
+class Loose:
+    numbers: list[int]
+
+
+def test_a_class_that_cattrs_would_coerce_for_cannot_be_read_at_all() -> None:
+    with pytest.raises(TypeError, match="no strict hook"):
+        decode(Loose, {"numbers": "123"})
+
+
+def test_names_that_a_peer_chose_do_not_make_an_error_long() -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode(Outer, {**WIRE, "byKey": {"k" * 1_000_000: 1}})
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).startswith("params.byKey.kkk")
+
+
 def test_names_on_the_wire_are_in_camel_case() -> None:
     assert wire_name("last_updated_at") == "lastUpdatedAt"
     assert wire_name("task_id") == "taskId"
