@@ -124,38 +124,18 @@ class Peer:
         """Messages that nobody has asked for so far, in order."""
         return self._unclaimed
 
-    async def request(
-        self,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        capabilities: dict[str, Any] = CAPABILITIES,
-        **meta: Any,
-    ) -> dict[str, Any]:
-        return await self.answer_to(await self.start(method, params, capabilities=capabilities, **meta))
+    async def request(self, method: str, params: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """Send a request as ``start`` does, and wait for its answer."""
+        return await self.answer_to(await self.start(method, params, **options))
 
-    async def result(
-        self,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        capabilities: dict[str, Any] = CAPABILITIES,
-        **meta: Any,
-    ) -> dict[str, Any]:
+    async def result(self, method: str, params: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         """The result of a request that succeeds."""
         answer = await self.request(method, params, **options)
         assert "result" in answer, answer
         result: dict[str, Any] = answer["result"]
         return result
 
-    async def error(
-        self,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        capabilities: dict[str, Any] = CAPABILITIES,
-        **meta: Any,
-    ) -> dict[str, Any]:
+    async def error(self, method: str, params: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         """The error of a request that fails."""
         answer = await self.request(method, params, **options)
         assert "error" in answer, answer
