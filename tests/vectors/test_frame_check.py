@@ -127,3 +127,60 @@ def test_a_refused_duplicate_does_not_hide_which_request_a_result_answers() -> N
     asked.note(1, json.dumps(GET).encode())
     asked.check(1, refusal(-32600), True)
     asked.check(1, answer(HANDLE), True)
+
+
+class Received:
+    def __init__(self, payload: bytes) -> None:
+        self.stream_id = 1
+        self.payload = payload
+
+
+Received.__name__ = "MessageReceived"
+
+
+class Frame:
+    """Looks like the effect of either core."""
+
+    stream_id = 1
+    final = True
+
+    def __init__(self, *payload: bytes) -> None:
+        self.payload = payload
+
+
+class Parrot:
+    """Looks like a core; says what it was told to say."""
+
+    def __init__(self, *payload: bytes) -> None:
+        self.says = Frame(*payload)
+
+    def handle(self, event: Any, now: Any) -> list[Frame]:
+        return [self.says]
+
+
+def violations_of(watch: Any, *payload: bytes) -> list[str]:
+    watched = type("Watched", (Parrot,), {"handle": Parrot.handle})
+    watch(watched)
+    watched(*payload).handle(Received(json.dumps(GET).encode()), None)
+    found = [str(violation) for violation in schema_frames._violations]
+    schema_frames._violations.clear()
+    return found
+
+
+def test_frames_of_a_watched_server_are_held_against_the_request_that_they_answer() -> None:
+    state = answer({**HANDLE, "resultType": "complete"})
+    assert violations_of(schema_frames._watch_server, state[:20], state[20:]) == []
+    assert "tasks/get cannot become a task" in violations_of(schema_frames._watch_server, answer(HANDLE))[0]
+
+
+def test_frames_of_a_watched_client_are_held_against_the_schemas() -> None:
+    assert violations_of(schema_frames._watch_client, json.dumps(GET).encode()) == []
+    assert "a client sends no responses" in violations_of(schema_frames._watch_client, answer(HANDLE))[0]
+
+
+def test_both_cores_are_watched_in_this_run() -> None:
+    from mcp_tasks_core.client.protocol import ClientProtocol
+    from mcp_tasks_core.server.protocol import ServerProtocol
+
+    assert hasattr(ServerProtocol.handle, "__wrapped__")
+    assert hasattr(ClientProtocol.handle, "__wrapped__")
