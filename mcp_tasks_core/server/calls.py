@@ -212,11 +212,20 @@ class Calls:
                 raise Refusal(faults.INTERNAL)
             result = {"resultType": "task", **handle_to_wire(state.record)}
             self._replies.result(exchange, result)
-            starts = deferred.deferral is Deferral.START
-            self._machine.emit((StartWork if starts else AdoptWork)(task_id, deferred.ticket))
-            self._work.started(task_id)
+            self._begin(deferred, state.record)
+            if state.record != record:
+                self._work.reconcile(task_id)
         finally:
             self._machine.release(task_id)
+
+    def _begin(self, deferred: ToolDeferred, record: TaskRecord) -> None:
+        """Let the work of an announced task run; other writers may have ended the task before it was read back."""
+        if record.is_terminal:
+            self._machine.emit(AbandonWork(deferred.ticket, "the task has ended"))
+            return
+        starts = deferred.deferral is Deferral.START
+        self._machine.emit((StartWork if starts else AdoptWork)(record.task_id, deferred.ticket))
+        self._work.started(record.task_id)
 
     def _new_record(self, exchange: Exchange, params: JSONObject, deferred: ToolDeferred) -> TaskRecord:
         task_id = deferred.task_id
@@ -272,12 +281,14 @@ class Calls:
         if isinstance(answer, StoreFailed) and not answer.uncertain:
             raise self._storing.trouble(f"creating task {record.task_id}", answer)
         try:
-            return (yield from self._read_back(row, answer))
+            return (yield from self._read_back(row, record, answer))
         except Refusal:
             given_up = True
             raise
 
-    def _read_back(self, row: StoredTask, answer: TaskStored | StoreFailed | Expired) -> Step[TaskState]:
+    def _read_back(
+        self, row: StoredTask, record: TaskRecord, answer: TaskStored | StoreFailed | Expired
+    ) -> Step[TaskState]:
         try:
             loaded = yield from self._storing.load(row.task_id)
         except Refusal:
@@ -289,7 +300,7 @@ class Calls:
                 self._work.settle(row.task_id, Raised(faults.STORE_UNAVAILABLE))
                 raise Refusal(faults.STORE_UNAVAILABLE)
             raise self._storing.trouble(f"creating task {row.task_id}", answer)
-        if loaded[0].payload != row.payload:
+        if not _is_one_task(record, loaded[1].record):
             raise self._id_taken(row.task_id)
         self._storing.stored(row.task_id, loaded[1].record)
         return loaded[1]
@@ -311,3 +322,9 @@ class Calls:
     def _id_taken(self, task_id: TaskId) -> Refusal:
         self._machine.report(Severity.ERROR, f"there is a task {task_id} already; its id cannot be given again")
         return Refusal(faults.INTERNAL)
+
+
+def _is_one_task(made: TaskRecord, found: TaskRecord) -> bool:
+    """Whether what was found is what was made, whatever other writers have changed of it since."""
+    same_birth = (found.owner, found.created_at_ms, found.request) == (made.owner, made.created_at_ms, made.request)
+    return same_birth and (found.attempts > 1 or found.executor == made.executor)
