@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mcp_tasks_core.access import Owner
 from mcp_tasks_core.capabilities import ClientCapabilities
-from mcp_tasks_core.errors import ErrorObject
+from mcp_tasks_core.errors import ErrorObject, LocalProtocolError
 from mcp_tasks_core.identifiers import Revision
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.store import StoredTask
@@ -84,7 +84,7 @@ def decode_record(payload: bytes) -> TaskRecord:
             error=None if error is None else ErrorObject(error["code"], error["message"], error.get("data")),
             expired=wire["expired"],
         )
-    except (ValueError, KeyError, TypeError, IndexError) as problem:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, LocalProtocolError) as problem:
         raise UnreadableRecord(f"a payload that is no record: {problem!r}") from problem
 
 
