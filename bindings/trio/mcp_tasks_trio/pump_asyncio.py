@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import anyio
 
@@ -14,6 +14,7 @@ from mcp_tasks_core.access import Owner
 from mcp_tasks_trio.engine import ServerEngine
 from mcp_tasks_trio.file_descriptors import FdWriter, ThreadReader, is_fifo, may_be_watched
 from mcp_tasks_trio.stdio_link import OUTPUT_HIGH_WATER, READ_BYTES, StdioLink
+from mcp_tasks_trio.threads import context_for_callbacks
 
 
 class _Input(Protocol):
@@ -106,6 +107,10 @@ class AsyncioPump:
         else:
             self.link.receive_eof()
 
+    async def _connect(self, file: BinaryIO) -> _PipeInput:
+        _, pipe = await self._loop.connect_read_pipe(lambda: _PipeInput(self.link), file)
+        return pipe
+
     @asynccontextmanager
     async def connected(self, input_fd: int) -> AsyncIterator[None]:
         """Move bytes until the block ends."""
@@ -116,8 +121,9 @@ class AsyncioPump:
                 self._loop.add_reader(self._output_fd, self._reader_left)
         pipe: _PipeInput | None = None
         if may_be_watched(input_fd):
-            file = os.fdopen(os.dup(input_fd), "rb", buffering=0)
-            _, pipe = await self._loop.connect_read_pipe(lambda: _PipeInput(self.link), file)
+            file = os.fdopen(os.dup(input_fd), "rb")
+            # A transport calls back in the context that it was made in.
+            pipe = await self._loop.create_task(self._connect(file), context=context_for_callbacks())
             self._input = pipe
         else:
             self._input = ThreadReader(input_fd, self._receive_from_thread, READ_BYTES)

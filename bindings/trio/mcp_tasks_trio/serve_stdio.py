@@ -25,8 +25,8 @@ from mcp_tasks_trio.threads import in_trio
 
 BACKENDS: Final = ("asyncio", "trio")
 EOF_GRACE_SECONDS: Final = 1.0  # for requests that are being answered when stdin ends
-_FLUSH_SECONDS: Final = 0.25  # for the last answers to get out
-_EXIT_SECONDS: Final = 0.5  # for cancelled work to end, before the process ends without it
+_FLUSH_SECONDS: Final = 0.2  # for the last answers to get out
+_EXIT_SECONDS: Final = 0.3  # for cancelled work to end, before the process ends without it
 _SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
 
 

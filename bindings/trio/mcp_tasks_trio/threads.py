@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import queue
 import sys
@@ -16,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import anyio
+import sniffio
 from anyio.abc import TaskGroup
 
 T = TypeVar("T")
@@ -31,6 +33,13 @@ def in_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
+def context_for_callbacks() -> contextvars.Context:
+    """A context in which callbacks of asyncio may use AnyIO, which otherwise looks for a current task."""
+    context = contextvars.copy_context()
+    context.run(sniffio.current_async_library_cvar.set, "asyncio")
+    return context
+
+
 class LoopPortal:
     """Lets worker threads call into the event loop that it was made in."""
 
@@ -40,7 +49,8 @@ class LoopPortal:
 
             self._call_soon: Callable[..., Any] = trio.lowlevel.current_trio_token().run_sync_soon
         else:
-            self._call_soon = asyncio.get_running_loop().call_soon_threadsafe
+            call_soon = asyncio.get_running_loop().call_soon_threadsafe
+            self._call_soon = functools.partial(call_soon, context=context_for_callbacks())
 
     def call_soon(self, function: Callable[..., object], *args: object) -> bool:
         """Run the function in the loop, soon. ``False`` when the loop has ended."""

@@ -1,0 +1,371 @@
+"""The engine between the protocol core, a store and an application: stores that block or fail, streams, time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_tasks_core.access import LOCAL_OWNER, Owner
+from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.identifiers import InputKey, TaskId, Ticket
+from mcp_tasks_core.server.effects import Frame
+from mcp_tasks_core.server.events import InputNeeded, MessageReceived, Returned, ToolAnswered
+from mcp_tasks_core.store import CapacityExceeded, MemoryTaskStore, StoredTask, StoreError, StoreUncertain
+from mcp_tasks_trio import Application, ServerEngine, ToolContext
+from mcp_tasks_trio.channels import LOG_LEVELS
+from mcp_tasks_trio.threads import WorkerThreads
+from runners.served import CAPABILITIES, both_loops, message, run, served
+
+
+def application(**options: Any) -> Application:
+    app = Application("test", version="1", **options)
+
+    @app.tool(task="always")
+    async def work() -> str:
+        return "done"
+
+    @app.tool()
+    async def echo(text: str) -> str:
+        return text
+
+    return app
+
+
+class BlockingStore(MemoryTaskStore):
+    """A store whose calls wait where a test wants it, and fail as it wants."""
+
+    blocks = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.threads: set[str] = set()
+        self.failure: Exception | None = None
+
+    def _pass(self) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.may_go.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def create(self, row: StoredTask) -> bool:
+        self._pass()
+        return super().create(row)
+
+    def load(self, task_id: TaskId) -> StoredTask | None:
+        self._pass()
+        return super().load(task_id)
+
+    def swap(self, row: StoredTask) -> bool:
+        self._pass()
+        return super().swap(row)
+
+
+class FailingStore(MemoryTaskStore):
+    """A store in memory that fails as a test wants it."""
+
+    failure: Exception | None = None
+
+    def create(self, row: StoredTask) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        return super().create(row)
+
+
+class Stream:
+    """A stream that only remembers its frames."""
+
+    def __init__(self, engine: ServerEngine, owner: Owner = LOCAL_OWNER) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._ids = 0
+        self._arrived = anyio.Event()
+        self.frames: list[dict[str, Any]] = []
+        self.flushes = 0
+        self.stream_id = engine.open_stream(self)
+
+    def send(self, frame: Frame) -> None:
+        self.frames.append(json.loads(b"".join(frame.payload)))
+
+    def flush(self) -> None:
+        self.flushes += 1
+        self._arrived.set()
+
+    def received(self, method: str, **params: Any) -> MessageReceived:
+        self._ids += 1
+        request = {**message(method, params, CAPABILITIES), "id": self._ids}
+        return MessageReceived(self.stream_id, json.dumps(request).encode(), self._owner)
+
+    def start(self, method: str, **params: Any) -> int:
+        self._engine.feed(self.received(method, **params))
+        return self._ids
+
+    async def request(self, method: str, **params: Any) -> dict[str, Any]:
+        request_id = self.start(method, **params)
+        while True:
+            for frame in self.frames:
+                if frame.get("id") == request_id:
+                    return frame
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+
+    async def task_in(self, task_id: str, *statuses: str) -> dict[str, Any]:
+        while True:
+            task: dict[str, Any] = (await self.request("tasks/get", taskId=task_id))["result"]
+            if task["status"] in statuses:
+                return task
+            await anyio.lowlevel.checkpoint()
+
+
+@both_loops
+@pytest.mark.spec("I4")
+def test_a_store_that_blocks_is_asked_in_threads_and_holds_nobody_else_up(backend: str) -> None:
+    store = BlockingStore()
+
+    async def test() -> None:
+        async with served(application(), store=store) as server:
+            peer = server.peer
+            task_id = (await peer.call("work"))["taskId"]
+            await peer.task_in(task_id, "completed")
+            store.may_go.clear()
+            request_id = await peer.start("tasks/get", {"taskId": task_id})
+            assert (await peer.call("echo", {"text": "quick"}))["content"][0]["text"] == "quick"
+            assert peer.unclaimed == []
+            store.may_go.set()
+            assert (await peer.answer_to(request_id))["result"]["status"] == "completed"
+        assert store.threads == {"mcp-tasks worker"}
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("C5", "B7")
+@pytest.mark.parametrize("kind", [BlockingStore, FailingStore])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        StoreError("locked"),
+        StoreUncertain("lost"),
+        CapacityExceeded("full"),
+        OSError("a store that breaks its contract"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_store_that_fails_gives_an_error_and_starts_nothing(
+    backend: str, kind: Callable[[], Any], failure: Exception
+) -> None:
+    store = kind()
+    ran: list[str] = []
+    app = application()
+
+    @app.tool(task="always")
+    async def note() -> None:
+        ran.append("note")
+
+    async def test() -> None:
+        async with served(app, store=store) as server:
+            store.failure = failure
+            error = await server.peer.error("tools/call", {"name": "note"})
+            assert error["code"] == -32603
+            assert str(failure) not in str(error)
+            store.failure = None
+            handle = await server.peer.call("work")
+            await server.peer.task_in(handle["taskId"], "completed")
+        assert ran == []
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("X3")
+def test_work_outlives_the_stream_that_made_it(backend: str) -> None:
+    app = application()
+
+    async def test() -> None:
+        begun, may_end = anyio.Event(), anyio.Event()
+
+        @app.tool(task="always")
+        async def long() -> str:
+            begun.set()
+            await may_end.wait()
+            return "long"
+
+        async with ServerEngine(app).running() as engine:
+            first = Stream(engine)
+            handle = await first.request("tools/call", name="long", arguments={})
+            await begun.wait()
+            engine.close_stream(first.stream_id)
+            engine.close_stream(first.stream_id)
+            second = Stream(engine)
+            task_id = handle["result"]["taskId"]
+            assert (await second.request("tasks/get", taskId=task_id))["result"]["status"] == "working"
+            may_end.set()
+            assert (await second.task_in(task_id, "completed"))["result"]["content"][0]["text"] == "long"
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("I2")
+def test_a_closed_stream_stops_its_calls_and_gets_nothing_more(backend: str) -> None:
+    app = application()
+
+    async def test() -> None:
+        begun, stopped = anyio.Event(), anyio.Event()
+
+        @app.tool()
+        async def slow() -> None:
+            begun.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                stopped.set()
+
+        async with ServerEngine(app).running() as engine:
+            stream = Stream(engine)
+            stream.start("tools/call", name="slow", arguments={})
+            await begun.wait()
+            engine.close_stream(stream.stream_id)
+            await stopped.wait()
+            assert stream.frames == []
+            assert not engine.busy
+            await engine.quiet()
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("A1", "A2")
+def test_the_owner_is_the_streams_and_another_owners_tasks_do_not_exist(backend: str) -> None:
+    async def test() -> None:
+        async with ServerEngine(application()).running() as engine:
+            mine = Stream(engine, Owner("a", "me"))
+            theirs = Stream(engine, Owner("b", "me"))
+            task_id = (await mine.request("tools/call", name="work", arguments={}))["result"]["taskId"]
+            await mine.task_in(task_id, "completed")
+            foreign = await theirs.request("tasks/get", taskId=task_id)
+            unknown = await theirs.request("tasks/get", taskId="unknown")
+            assert foreign["error"] == unknown["error"]
+
+    run(backend, test)
+
+
+@both_loops
+def test_everything_of_one_chunk_is_answered_with_one_write(backend: str) -> None:
+    async def test() -> None:
+        async with ServerEngine(application()).running() as engine:
+            stream = Stream(engine)
+            task_id = (await stream.request("tools/call", name="work", arguments={}))["result"]["taskId"]
+            await stream.task_in(task_id, "completed")
+            stream.frames.clear()
+            flushes = stream.flushes
+            engine.feed_all([stream.received("tasks/get", taskId=task_id) for _ in range(100)])
+            assert [frame["result"]["status"] for frame in stream.frames] == ["completed"] * 100
+            assert stream.flushes == flushes + 1
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("T5", "D10")
+def test_unfinished_work_fails_when_its_time_is_over_and_is_told_to_stop(backend: str) -> None:
+    app = application()
+
+    async def test() -> None:
+        stopped = anyio.Event()
+
+        @app.tool(task="always", ttl=timedelta(milliseconds=30))
+        async def endless() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                stopped.set()
+
+        @app.tool(task="always", ttl=timedelta(milliseconds=30))
+        async def asks(context: ToolContext) -> None:
+            await context.list_roots()
+
+        async with served(app) as server:
+            peer = server.peer
+            for name in ("endless", "asks"):
+                task_id = (await peer.call(name))["taskId"]
+                task = await peer.task_in(task_id, "failed")
+                assert task["error"]["code"] == -32603
+            await stopped.wait()
+
+    run(backend, test)
+
+
+@both_loops
+def test_an_event_against_the_rules_is_raised_where_it_was_fed(backend: str) -> None:
+    async def test() -> None:
+        async with ServerEngine(application()).running() as engine:
+            stream = Stream(engine)
+            with pytest.raises(LocalProtocolError, match="never issued"):
+                engine.feed(ToolAnswered(Ticket(999), Returned({})))
+            with pytest.raises(LocalProtocolError):
+                engine.feed(InputNeeded(TaskId("t"), InputKey(""), {}))
+            assert "result" in await stream.request("tools/list")
+
+    run(backend, test)
+
+
+@both_loops
+def test_what_a_task_logs_goes_to_the_servers_own_log(backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    app = application()
+
+    @app.tool(task="always")
+    async def noisy(context: ToolContext) -> None:
+        for level in LOG_LEVELS:
+            await context.log(level, f"said at {level}", logger="noisy")
+
+    async def test() -> None:
+        async with served(app) as server:
+            task_id = (await server.peer.call("noisy", **{"io.modelcontextprotocol/logLevel": "debug"}))["taskId"]
+            await server.peer.task_in(task_id, "completed")
+            assert server.peer.unclaimed == []
+
+    with caplog.at_level(logging.DEBUG, "mcp_tasks_trio"):
+        run(backend, test)
+    assert [record.levelno for record in caplog.records] == list(LOG_LEVELS.values())
+    assert "noisy: said at emergency" in caplog.text
+
+
+@both_loops
+def test_threads_are_bounded_and_those_that_were_left_to_themselves_count(backend: str) -> None:
+    may_end = threading.Event()
+    ran: list[str] = []
+
+    async def test() -> None:
+        threads = WorkerThreads(1)
+        begun = anyio.Event()
+
+        async def abandoned() -> None:
+            await threads.run(lambda: (ran.append("first"), may_end.wait()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(abandoned)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+        async with anyio.create_task_group() as group:
+
+            async def second() -> None:
+                begun.set()
+                await threads.run(lambda: ran.append("second"))
+
+            group.start_soon(second)
+            await begun.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert "second" not in ran
+            may_end.set()
+        assert ran == ["first", "second"]
+
+    run(backend, test)
