@@ -36,10 +36,15 @@ class MessageReceived:
 
 @attrs.frozen(slots=True)
 class MessageRefused:
-    """The transport could not accept something, such as a line over the limit; the channel goes on."""
+    """The transport could not accept something, such as a line over the limit; the channel goes on.
+
+    Args:
+        beginning: the first characters of it, from which the request that it answered may be told.
+    """
 
     reason: str
     call_id: CallId | None = None
+    beginning: str = ""
 
 
 @attrs.frozen(slots=True)

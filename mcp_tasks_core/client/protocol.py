@@ -73,8 +73,8 @@ class ClientProtocol:
         match event:
             case MessageReceived():
                 self._receiver.read(event)
-            case MessageRefused(reason):
-                self._receiver.count_junk(reason)
+            case MessageRefused(reason, _, beginning):
+                self._receiver.refuse(reason, beginning)
             case StreamEnded(call_id, reason):
                 call = driver.calls.find(call_id)
                 if call is not None:

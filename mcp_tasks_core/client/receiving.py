@@ -5,7 +5,9 @@ Source: basic, Responses; progress; logging; cancellation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Final
 
 from mcp_tasks_core.capabilities import is_task_handle
 from mcp_tasks_core.client.calls import judge_result, task_id_of
@@ -18,6 +20,11 @@ from mcp_tasks_core.client.outcomes import InvalidResponse
 from mcp_tasks_core.identifiers import JSONObject, JSONValue
 from mcp_tasks_core.wire.json import JsonCodec, JsonError
 from mcp_tasks_core.wire.jsonrpc import Malformed, Notification, Request, Response, read_message
+
+# How an answer to a request of ours begins when its writer kept the usual order. Digits are bounded as ids are.
+_BEGINNING_OF_ANSWER: Final = re.compile(
+    r'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"'
+)
 
 
 class Receiver:
@@ -64,6 +71,11 @@ class Receiver:
             return
         self._driver.calls.close(call)
         self._driver.deliver(call, InvalidResponse(reason=reason, method=call.method))
+
+    def refuse(self, reason: str, beginning: str) -> None:
+        """Something that the transport did not accept. Where it begins as an answer does, its request fails at once."""
+        answer = _BEGINNING_OF_ANSWER.match(beginning)
+        self._fail_unreadable(None if answer is None else {"id": int(answer[1])}, reason)
 
     def count_junk(self, reason: str) -> None:
         self._junk += 1

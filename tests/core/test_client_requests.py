@@ -255,6 +255,30 @@ def test_too_much_junk_in_a_row_ends_the_connection_with_a_reason() -> None:
     assert len(bench.seen(CloseConnection)) == 1
 
 
+@pytest.mark.parametrize(
+    ("beginning", "fails"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"result":{"te', True),
+        ('{ "jsonrpc" : "2.0", "id" : 1, "error" : {"co', True),
+        ('{"jsonrpc":"2.0","id":2,"result":{"te', False),
+        ('{"jsonrpc":"2.0","id":"1","result":{"te', False),
+        ('{"jsonrpc":"2.0","id":1,"method":"x","par', False),
+        ('{"result":{"id":1,"result":"x', False),
+        ('{"jsonrpc":"2.0","id":' + "1" * 5_000, False),
+        ("", False),
+    ],
+)
+def test_an_answer_that_is_too_long_fails_its_request_where_its_beginning_tells_which(
+    beginning: str, fails: bool
+) -> None:
+    bench = ClientBench()
+    operation = submit(bench)
+    bench.feed(MessageRefused("it is longer than the limit", None, beginning))
+    outcome = bench.outcome(operation)
+    assert (outcome == InvalidResponse(reason="it is longer than the limit", method="prompts/list")) == fails
+    assert fails or outcome is None
+
+
 @pytest.mark.spec("B8")
 def test_a_request_of_the_server_is_ignored_and_never_answered() -> None:
     bench = ClientBench()

@@ -6,12 +6,15 @@ All are ``ClientError``. None of them is ever inside an exception group, and non
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 from mcp_tasks_core.client import outcomes
 from mcp_tasks_core.client.outcomes import Outcome
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, TaskId
 from mcp_tasks_core.tasks import CancelledTask, FailedTask, Task
+
+# Of the server's standard error in a message: a screen of it. The whole tail is in ``stderr_tail``.
+_SHOWN_CHARS: Final = 2_000
 
 
 class ClientError(Exception):
@@ -180,7 +183,7 @@ def _with_process(text: str, exit_status: int | None, stderr_tail: str) -> str:
     if exit_status is not None:
         how = f"signal {-exit_status}" if exit_status < 0 else f"status {exit_status}"
         text += f"; the server's process ended with {how}"
-    tail = stderr_tail.strip()
+    tail = stderr_tail.strip()[-_SHOWN_CHARS:]
     return f"{text}\n--- the server's standard error ends with\n{tail}" if tail else text
 
 

@@ -29,6 +29,7 @@ from mcp_tasks_stdio import (
     ShutdownLadder,
     ShutdownStep,
     ShutdownWaits,
+    SkipReason,
     StderrTail,
     StdioClientConnection,
     StdioClientEvent,
@@ -165,7 +166,8 @@ class ChildProcess:
                 self._client.feed(MessageReceived(payload))
             case LineSkipped(excerpt, reason):
                 # A line without a message counts towards the core's own bound on junk, too.
-                self._client.feed(MessageRefused(f"{reason.value}: {excerpt}"))
+                beginning = excerpt if reason is SkipReason.TOO_LONG else ""
+                self._client.feed(MessageRefused(f"{reason.value}: {excerpt}", None, beginning))
             case TooMuchJunk(_, message):
                 self._client.feed(ConnectionLost(reason=message, stderr_tail=self._stderr.text()))
                 self.end(message)
