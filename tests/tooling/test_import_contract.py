@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "mcp_tasks_core"
+SQLITE = ROOT / "bindings" / "sqlite" / "mcp_tasks_sqlite"
 STDIO = ROOT / "bindings" / "stdio" / "mcp_tasks_stdio"
 TRIO = ROOT / "bindings" / "trio" / "mcp_tasks_trio"
 PROGRAMS = Path(sys.executable).parent
@@ -21,7 +22,7 @@ PROGRAMS = Path(sys.executable).parent
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for package in (CORE, STDIO, TRIO):
+    for package in (CORE, SQLITE, STDIO, TRIO):
         shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
@@ -48,6 +49,9 @@ def add_line(path: Path, line: str) -> None:
         ("sans-io", "mcp_tasks_core/tasks.py", "import socket", "mcp_tasks_core.tasks -> socket"),
         ("sans-io", "mcp_tasks_core/lifecycle.py", "from time import monotonic", "mcp_tasks_core.lifecycle -> time"),
         ("sans-io", "mcp_tasks_stdio/lines.py", "import trio", "mcp_tasks_stdio.lines -> trio"),
+        ("sqlite-alone", "mcp_tasks_sqlite/store.py", "import anyio", "mcp_tasks_sqlite.store -> anyio"),
+        ("sqlite-alone", "mcp_tasks_sqlite/store.py", "import cryptography", "mcp_tasks_sqlite.store -> cryptography"),
+        ("rings", "mcp_tasks_sqlite/store.py", "import mcp_tasks_stdio", "mcp_tasks_sqlite.store -> mcp_tasks_stdio"),
         ("rings", "mcp_tasks_core/limits.py", "import mcp_tasks_stdio", "mcp_tasks_core.limits -> mcp_tasks_stdio"),
         ("rings", "mcp_tasks_stdio/lines.py", "import mcp_tasks_trio", "mcp_tasks_stdio.lines -> mcp_tasks_trio"),
         (
@@ -89,6 +93,7 @@ def imported_packages(folder: Path) -> set[str]:
     ("folder", "allowed"),
     [
         (CORE, {"attr", "attrs", "cattrs", "mcp_tasks_core"}),
+        (SQLITE, {"attrs", "cryptography", "mcp_tasks_core", "mcp_tasks_sqlite"}),
         (STDIO, {"attrs", "mcp_tasks_core", "mcp_tasks_stdio"}),
     ],
 )
