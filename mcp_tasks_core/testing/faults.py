@@ -18,6 +18,8 @@ class StoreFault(enum.Enum):
     UNCERTAIN_MADE = "made, and told that nobody knows"
     LATE = "made at once; the answer is held until it is released"
     SLOW = "made and answered only when it is released"
+    SLOW_UNCERTAIN = "made when it is released, and told that nobody knows"
+    BLIND = "a read that finds nothing, though the row is there"
     DROPPED_LOST = "not made, and never answered"
     DROPPED_MADE = "made, and never answered"
 

@@ -433,9 +433,17 @@ class ServerHarness:
                 self._held.append(lambda: answer)
             case StoreFault.SLOW:
                 self._held.append(lambda: self._perform(effect))
+            case StoreFault.SLOW_UNCERTAIN:
+                self._held.append(lambda: self._perform_unseen(effect))
+            case StoreFault.BLIND:
+                return TaskLoaded(effect.ticket, None)
             case StoreFault.DROPPED_LOST | StoreFault.DROPPED_MADE:
                 pass
         return None
+
+    def _perform_unseen(self, effect: StoreEffect) -> ServerEvent:
+        self._perform(effect)
+        return StoreFailed(effect.ticket, StoreFault.SLOW_UNCERTAIN.value, uncertain=True)
 
     def _perform(self, effect: StoreEffect) -> ServerEvent:
         """What a runner does with a store: exceptions become events."""
