@@ -86,9 +86,6 @@ class OpenCall:
     may_retry: bool = True
     progress: float | None = None
 
-    def extend(self, now_ms: int) -> None:
-        self.expires_ms = min(now_ms + self.settings.timeout_ms, self.latest_ms)
-
 
 @attrs.frozen(slots=True)
 class Abandoned:
@@ -105,6 +102,7 @@ class CallTable:
         self._limits = config.client_limits
         self._next_id = 1
         self._open: dict[CallId, OpenCall] = {}
+        self._by_operation: dict[OperationId | None, dict[CallId, OpenCall]] = {}
         self._abandoned: dict[CallId, Abandoned] = {}
 
     def __len__(self) -> int:
@@ -120,6 +118,7 @@ class CallTable:
 
     def add(self, call: OpenCall) -> None:
         self._open[call.call_id] = call
+        self._by_operation.setdefault(call.operation_id, {})[call.call_id] = call
 
     def find(self, wire_id: object) -> OpenCall | None:
         """The open request with this id: an integer, as all of ours are, so ``"1"`` and ``1.0`` are nobody's."""
@@ -127,6 +126,10 @@ class CallTable:
 
     def close(self, call: OpenCall) -> None:
         del self._open[call.call_id]
+        siblings = self._by_operation[call.operation_id]
+        del siblings[call.call_id]
+        if not siblings:
+            del self._by_operation[call.operation_id]
 
     def abandon(self, call: OpenCall, *, cancels_late_task: bool) -> None:
         """Wait no longer, and remember the id in order to recognize a late answer."""
@@ -142,7 +145,7 @@ class CallTable:
         return type(wire_id) is int and 0 < wire_id < self._next_id
 
     def of(self, operation_id: OperationId) -> list[OpenCall]:
-        return [call for call in self._open.values() if call.operation_id == operation_id]
+        return list(self._by_operation.get(operation_id, {}).values())
 
 
 def wire_params(call: OpenCall, config: ClientConfig) -> JSONObject:

@@ -5,10 +5,12 @@ Source: cancellation; versioning; tasks.
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 import attrs
 
+from mcp_tasks_core.client.agenda import Agenda
 from mcp_tasks_core.client.calls import (
     TASKS_CANCEL,
     CallSettings,
@@ -35,7 +37,7 @@ from mcp_tasks_core.client.effects import (
     TaskCreated,
     WithdrawInput,
 )
-from mcp_tasks_core.client.events import OnTimeout, OperationId
+from mcp_tasks_core.client.events import CallId, OnTimeout, OperationId
 from mcp_tasks_core.client.operations import Operation
 from mcp_tasks_core.client.outcomes import (
     Cancelled,
@@ -54,6 +56,15 @@ from mcp_tasks_core.wire.json import JsonCodec, JsonError
 from mcp_tasks_core.wire.jsonrpc import notification_frame, request_frame
 
 _CANCELLED: Final = "notifications/cancelled"
+_NO_LONGER_WAITED_FOR: Final = "The client no longer waits for the answer"
+
+
+class _Due(enum.Enum):
+    """What comes due; of things that are due together, the callers' own deadlines come first, polls last."""
+
+    OPERATION = 1
+    CALL = 2
+    WATCH = 3
 
 
 class Driver:
@@ -71,6 +82,7 @@ class Driver:
             total_ms=config.client_limits.task_request_timeout_ms,
             tasks=True,
         )
+        self._agenda: Agenda[tuple[_Due, int]] = Agenda()
         self.calls = CallTable(config)
         self.operations: dict[OperationId, Operation] = {}
         self.effects: list[ClientEffect] = []
@@ -82,13 +94,7 @@ class Driver:
     @property
     def deadline_ms(self) -> int | None:
         """The earliest moment at which ``pass_time`` has something to do."""
-        moments = [call.expires_ms for call in self.calls]
-        for operation in self.operations.values():
-            if operation.deadline_ms is not None:
-                moments.append(operation.deadline_ms)
-            if operation.watch is not None and operation.watch.deadline_ms is not None:
-                moments.append(operation.watch.deadline_ms)
-        return min(moments, default=None)
+        return self._agenda.earliest_ms
 
     # --- operations
 
@@ -105,6 +111,7 @@ class Driver:
         except LocalProtocolError:
             del self.operations[operation.operation_id]
             raise
+        self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
 
     def watch(self, operation: Operation, watch: TaskWatch) -> None:
         """Begin with a task that exists; its first poll goes out at once.
@@ -118,8 +125,9 @@ class Driver:
         try:
             self.apply(operation, watch.time_passed(self.now_ms))
         except LocalProtocolError:
-            del self.operations[operation.operation_id]
+            self._forget(operation)
             raise
+        self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
 
     def advance(self, operation: Operation, value: Reply | Answers) -> None:
         """Give the script what it waits for and do what it wants next."""
@@ -154,6 +162,7 @@ class Driver:
             self.report(Severity.WARNING, f"task {handle.task.task_id!r}: {warning}")
         operation.watch = TaskWatch(handle.task.task_id, self._config, owns=True)
         operation.watch.begin(handle.task, self.now_ms)
+        self._agenda.set((_Due.WATCH, operation.operation_id), operation.watch.deadline_ms)
         self.effects.append(TaskCreated(operation.operation_id, handle.task))
 
     def apply(self, operation: Operation, steps: list[Step]) -> None:
@@ -173,6 +182,8 @@ class Driver:
                 case End(outcome):
                     self.end(operation, outcome)
                     return
+        if operation.watch is not None:
+            self._agenda.set((_Due.WATCH, operation.operation_id), operation.watch.deadline_ms)
 
     def _ask(self, operation: Operation, key: str, request: JSONObject) -> None:
         self.effects.append(
@@ -184,15 +195,20 @@ class Driver:
             )
         )
 
-    def end(self, operation: Operation, outcome: Outcome) -> None:
+    def end(self, operation: Operation, outcome: Outcome, reason: str | None = None) -> None:
         """The operation is over. What it still has in flight is given up; a request that is no read is told so."""
         for call in self.calls.of(operation.operation_id):
             late_task_goes = operation.on_timeout is OnTimeout.CANCEL or isinstance(outcome, Cancelled)
-            self.give_up(call, tell=call.purpose is Purpose.STEP, cancels_late_task=late_task_goes)
+            self.give_up(call, tell=call.purpose is Purpose.STEP, cancels_late_task=late_task_goes, reason=reason)
         if operation.script is not None:
             operation.script.close()
-        del self.operations[operation.operation_id]
+        self._forget(operation)
         self.effects.append(OperationEnded(operation.operation_id, outcome))
+
+    def _forget(self, operation: Operation) -> None:
+        del self.operations[operation.operation_id]
+        self._agenda.set((_Due.OPERATION, operation.operation_id), None)
+        self._agenda.set((_Due.WATCH, operation.operation_id), None)
 
     # --- requests
 
@@ -223,6 +239,7 @@ class Driver:
         except JsonError as error:
             raise LocalProtocolError(f"the params of {call.method} cannot be sent: {error.message}") from None
         self.calls.add(call)
+        self._agenda.set((_Due.CALL, call.call_id), call.expires_ms)
         self.effects.append(
             Frame(
                 call_id=call.call_id,
@@ -237,35 +254,54 @@ class Driver:
         """Tell the server to cancel a task, and wait for nothing."""
         self._send(None, Purpose.ASIDE, TASKS_CANCEL, {"taskId": task_id}, self._task_settings)
 
-    def give_up(self, call: OpenCall, *, tell: bool, cancels_late_task: bool = False) -> None:
+    def give_up(
+        self, call: OpenCall, *, tell: bool, cancels_late_task: bool = False, reason: str | None = None
+    ) -> None:
         """Wait no longer for an answer.
 
         Args:
             tell: also on a shared channel, where telling takes a notification; a stream of its own is closed anyway.
             cancels_late_task: if the answer comes all the same and is a task, that task is cancelled.
+            reason: for people at the server.
         """
         self.calls.abandon(call, cancels_late_task=cancels_late_task)
+        self._agenda.set((_Due.CALL, call.call_id), None)
         if self._config.transport is TransportKind.PER_REQUEST:
             self.effects.append(CloseStream(call.call_id))
         elif tell:
-            params: JSONObject = {"requestId": call.call_id, "reason": "The client no longer waits for the answer"}
+            params: JSONObject = {"requestId": call.call_id, "reason": reason or _NO_LONGER_WAITED_FOR}
             payload = notification_frame(_CANCELLED, params, self._codec)
             self.effects.append(Frame(call_id=None, payload=payload, method=_CANCELLED))
 
     def answered_with_error(self, call: OpenCall, error: ErrorObject) -> None:
         """The open request got an error; one about the version is worth one more attempt. Source: versioning."""
-        self.calls.close(call)
+        self.close(call)
         if error.code == UNSUPPORTED_PROTOCOL_VERSION:
             version, supported = common_version(error.data, self._config.versions)
             if version is not None and call.may_retry:
                 self._version = version
                 self._put_on_wire(attrs.evolve(call, call_id=self.calls.new_id(), version=version, may_retry=False))
                 return
-            self.deliver(call, UnsupportedVersion(supported=supported, requested=call.version))
+            self._deliver(call, UnsupportedVersion(supported=supported, requested=call.version))
             return
-        self.deliver(call, RemoteError(code=error.code, message=error.message, data=error.data, method=call.method))
+        self._deliver(call, RemoteError(code=error.code, message=error.message, data=error.data, method=call.method))
 
-    def deliver(self, call: OpenCall, reply: Reply) -> None:
+    def close(self, call: OpenCall) -> None:
+        """Nothing more is expected for this request."""
+        self.calls.close(call)
+        self._agenda.set((_Due.CALL, call.call_id), None)
+
+    def extend(self, call: OpenCall) -> None:
+        """The request shows signs of life: its silence begins anew, within its total time."""
+        call.expires_ms = min(self.now_ms + call.settings.timeout_ms, call.latest_ms)
+        self._agenda.set((_Due.CALL, call.call_id), call.expires_ms)
+
+    def settle(self, call: OpenCall, reply: Reply) -> None:
+        """An open request has its reply."""
+        self.close(call)
+        self._deliver(call, reply)
+
+    def _deliver(self, call: OpenCall, reply: Reply) -> None:
         """Hand the reply of a request that is closed to whom it is for."""
         operation = None if call.operation_id is None else self.operations.get(call.operation_id)
         if operation is None:
@@ -283,16 +319,21 @@ class Driver:
 
     def pass_time(self) -> None:
         """Do everything whose moment has come: deadlines of callers first, then requests, then polls."""
-        for operation in list(self.operations.values()):
-            if operation.deadline_ms is not None and operation.deadline_ms <= self.now_ms:
-                self._deadline_passed(operation)
-        for call in [call for call in self.calls if call.expires_ms <= self.now_ms]:
-            self._expired(call)
-        for operation in list(self.operations.values()):
-            if operation.watch is not None:
-                self.apply(operation, operation.watch.time_passed(self.now_ms))
+        for kind, number in sorted(self._agenda.take_due(self.now_ms), key=lambda due: due[0].value):
+            match kind:
+                case _Due.OPERATION:
+                    self._deadline_passed(OperationId(number))
+                case _Due.CALL:
+                    self._expired(CallId(number))
+                case _Due.WATCH:
+                    operation = self.operations.get(OperationId(number))
+                    if operation is not None and operation.watch is not None:
+                        self.apply(operation, operation.watch.time_passed(self.now_ms))
 
-    def _deadline_passed(self, operation: Operation) -> None:
+    def _deadline_passed(self, operation_id: OperationId) -> None:
+        operation = self.operations.get(operation_id)
+        if operation is None:
+            return
         watch = operation.watch
         cancels = watch is not None and watch.owns and operation.on_timeout is OnTimeout.CANCEL
         if watch is not None and cancels and not watch.cancel_sent:
@@ -302,8 +343,11 @@ class Driver:
             TimedOut(method=operation.method, task_id=operation.task_id, cancel_sent=cancels),
         )
 
-    def _expired(self, call: OpenCall) -> None:
+    def _expired(self, call_id: CallId) -> None:
+        call = self.calls.find(call_id)
+        if call is None:
+            return
         operation = None if call.operation_id is None else self.operations.get(call.operation_id)
         cancels_late_task = operation is not None and operation.on_timeout is OnTimeout.CANCEL
         self.give_up(call, tell=call.purpose in (Purpose.STEP, Purpose.POLL), cancels_late_task=cancels_late_task)
-        self.deliver(call, Silent(call.method))
+        self._deliver(call, Silent(call.method))

@@ -183,7 +183,7 @@ class CancelRequested:
     """The caller no longer wants it.
 
     Args:
-        reason: may be shown to people at the server.
+        reason: for people at the server; sent while the request is in flight, tasks/cancel has no place for it.
         wait_for_end: with a task, go on watching after the acknowledgement, until the task has ended.
     """
 

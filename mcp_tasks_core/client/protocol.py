@@ -78,8 +78,7 @@ class ClientProtocol:
             case StreamEnded(call_id, reason):
                 call = driver.calls.find(call_id)
                 if call is not None:
-                    driver.calls.close(call)
-                    driver.deliver(call, StreamLost(call.method, reason))
+                    driver.settle(call, StreamLost(call.method, reason))
             case ConnectionLost():
                 self._lose(event)
             case Ticked():
@@ -191,7 +190,7 @@ class ClientProtocol:
         if operation is None:
             return
         if operation.watch is None:
-            self._driver.end(operation, Cancelled())
+            self._driver.end(operation, Cancelled(), _printable(event.reason))
         else:
             self._driver.apply(operation, operation.watch.cancel(event.wait_for_end))
 
@@ -210,7 +209,7 @@ class ClientProtocol:
         self._lost = event
         driver = self._driver
         for call in list(driver.calls):
-            driver.calls.close(call)
+            driver.close(call)
         for operation in list(driver.operations.values()):
             outcome: Outcome = _disconnected(event, operation.task_id, operation.answered)
             if operation.probes and not event.closed_here:
@@ -222,6 +221,11 @@ class ClientProtocol:
         if self._lost is None:
             self._lose(ConnectionLost(reason=reason))
             self._driver.effects.append(CloseConnection(reason))
+
+
+def _printable(reason: str | None) -> str | None:
+    """A reason that can be written as UTF-8, whatever an application put into it."""
+    return None if reason is None else str(reason).encode("utf-8", "replace").decode()
 
 
 def _disconnected(

@@ -69,8 +69,7 @@ class Receiver:
         if call is None:
             self.count_junk(reason)
             return
-        self._driver.calls.close(call)
-        self._driver.deliver(call, InvalidResponse(reason=reason, method=call.method))
+        self._driver.settle(call, InvalidResponse(reason=reason, method=call.method))
 
     def refuse(self, reason: str, beginning: str) -> None:
         """Something that the transport did not accept. Where it begins as an answer does, its request fails at once."""
@@ -98,8 +97,7 @@ class Receiver:
             driver.answered_with_error(call, message.error)
         else:
             assert message.result is not None
-            driver.calls.close(call)
-            driver.deliver(call, judge_result(call, message.result, self._config.lenient))
+            driver.settle(call, judge_result(call, message.result, self._config.lenient))
 
     def _read_stray(self, message: Response) -> None:
         """An answer that nobody waits for. One thing in it matters: a task that its caller no longer wants."""
@@ -135,7 +133,7 @@ class Receiver:
             driver.report(Severity.WARNING, f"progress that does not increase was ignored: {notice.progress}")
         elif call.operation_id is not None:
             call.progress = notice.progress
-            call.extend(driver.now_ms)
+            driver.extend(call)
             driver.effects.append(
                 ProgressObserved(
                     operation_id=call.operation_id,

@@ -407,8 +407,9 @@ def test_a_malformed_log_message_is_ignored_with_a_report(params: dict[str, obje
 def test_an_answer_after_the_cancellation_is_ignored() -> None:
     bench = ClientBench()
     operation = submit(bench)
-    bench.feed(CancelRequested(operation_id=operation))
+    bench.feed(CancelRequested(operation_id=operation, reason="changed my mind \ud800"))
     assert bench.outcome(operation) == Cancelled()
+    assert bench.requests("notifications/cancelled")[0]["params"]["reason"] == "changed my mind ?"
     bench.answer("prompts/list", {})
     assert "given up" in bench.reports[-1]
     bench.feed(CancelRequested(operation_id=operation))
