@@ -1,0 +1,120 @@
+"""The command line ``mcp-tasks``: what it takes. What it does stands in the modules of its commands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+
+from mcp_tasks_trio.exit_codes import MEANINGS, EndsEarly, ExitCode, WrongUsage
+
+_BACKENDS: Final = click.Choice(["asyncio", "trio"])
+_SERVER_LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
+_MESSAGE_LOG_LEVELS: Final = click.Choice(
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+)
+_EXIT_STATUS: Final = "Exit status:\n\n\b\n" + "\n".join(f"{code:>4}  {text}" for code, text in MEANINGS.items())
+
+
+class _WithServerCommand(click.Command):
+    """A command whose arguments end with ``--`` and the command line of a server."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, divider, server = args, False, []
+        if "--" in args:
+            at = args.index("--")
+            own, divider, server = args[:at], True, args[at + 1 :]
+        ctx.meta["server"] = server
+        rest = super().parse_args(ctx, own)
+        if not server and not ctx.resilient_parsing:
+            end = "after '--' there is none" if divider else "there is no '--'"
+            raise WrongUsage(f"the server's command stands after '--', and {end}; for example: -- python server.py")
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "-- COMMAND..."]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mcp-tasks-trio", prog_name="mcp-tasks")
+def cli() -> None:
+    """MCP servers and clients with tasks: tool calls that may take minutes or days."""
+
+
+@cli.command()
+@click.argument("application", metavar="MODULE:APP")
+@click.option("--backend", type=_BACKENDS, default="asyncio", show_default=True, help="The event loop to run on.")
+@click.option(
+    "--log-level", type=_SERVER_LOG_LEVELS, default="warning", show_default=True, help="What is logged on stderr."
+)
+def serve(application: str, backend: str, log_level: str) -> int:
+    """Serve an application on stdin and stdout.
+
+    MODULE:APP names an Application in a module that can be imported from the current directory, such as
+    examples.reports:app. The server ends, with exit status 0, when its stdin ends.
+    """
+    from mcp_tasks_trio.command_serve import run_serve
+
+    return run_serve(application, backend=backend, log_level=log_level)
+
+
+@cli.command(cls=_WithServerCommand, epilog=_EXIT_STATUS)
+@click.argument("tool")
+@click.argument("arguments", metavar="[ARGUMENTS_JSON]", default="{}")
+@click.option("--json", "as_json", is_flag=True, help="Write the result as one JSON object on one line of stdout.")
+@click.option(
+    "--answer",
+    "answers",
+    metavar="KEY=JSON",
+    multiple=True,
+    help='The answer to the question KEY: a form\'s content, such as \'{"quarter": "Q1"}\', or a whole answer '
+    "with its action, role or roots. May be given several times.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For all of it.")
+@click.option("--no-tasks", is_flag=True, help="Do not let the call become a task.")
+@click.option("--log-level", type=_MESSAGE_LOG_LEVELS, help="Ask the server for log messages from this level on.")
+@click.option("-q", "--quiet", is_flag=True, help="Show the server's stderr only if something fails.")
+@click.option("--backend", type=_BACKENDS, default="asyncio", show_default=True, help="The event loop to run on.")
+@click.pass_context
+def call(ctx: click.Context, /, tool: str, arguments: str, **options: Any) -> int:
+    """Call a tool of a server that is started for it, and follow the task to its end.
+
+    COMMAND is the server's command line. Progress and questions go to stderr, the result to stdout.
+    Questions are asked at the terminal, unless --answer answers them.
+    """
+    from mcp_tasks_trio.command_call import CallOptions, run_call
+
+    return run_call(CallOptions.parse(tool, arguments, ctx.meta["server"], **options))
+
+
+@cli.command()
+@click.option("--backend", type=_BACKENDS, default="asyncio", show_default=True, help="The event loop to run on.")
+def demo(backend: str) -> int:
+    """Watch a tool call become a task: a real server in a child process, and what goes over the wire.
+
+    Asks you one question where there is a terminal, and answers it itself where there is none.
+    """
+    from mcp_tasks_trio.command_demo import run_demo
+
+    return run_demo(backend=backend)
+
+
+def main() -> None:
+    """Run the command line, and end the process with its exit status."""
+    try:
+        status = cli.main(prog_name="mcp-tasks", standalone_mode=False)
+    except EndsEarly as end:
+        end.show()
+        status = end.code
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("mcp-tasks: interrupted", err=True)
+        status = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our stdout has gone; Python must not find that out again when it flushes at exit.
+        sys.stdout = None
+        status = ExitCode.TOOL_FAILED
+    sys.exit(status)
