@@ -151,7 +151,7 @@ class Driver:
         if not isinstance(ending, BecameTask):
             self.end(operation, ending)
             return
-        handle = read_handle(ending.handle, self._config.lenient)
+        handle = read_handle(ending.handle, self._config.lenient, self._config.limits.identifier_chars_max)
         if isinstance(handle, StateProblem):
             self.end(
                 operation,

@@ -44,11 +44,17 @@ class StateProblem:
     task_id: TaskId | None
 
 
-def read_handle(raw: JSONObject, lenient: bool) -> Handle | StateProblem:
-    """The handle in a result whose resultType is ``task``."""
+def read_handle(raw: JSONObject, lenient: bool, task_id_chars_max: int) -> Handle | StateProblem:
+    """The handle in a result whose resultType is ``task``.
+
+    Args:
+        task_id_chars_max: a longer id is refused: it would go out again with every poll.
+    """
     members, warnings = with_exact_durations(raw)
     try:
         task = decode_create_task_result(members, lenient=lenient, departures=warnings).task
+        if not 0 < len(task.task_id) <= task_id_chars_max:
+            raise DecodeError("result.taskId", f"a string of 1 to {task_id_chars_max} characters")
         return Handle(_with_possible_ttl(task), warnings)
     except DecodeError as error:
         return StateProblem(str(error), task_id_of(raw))

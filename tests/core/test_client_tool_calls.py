@@ -296,7 +296,16 @@ def test_a_nested_handle_is_refused_with_the_id_that_it_holds() -> None:
 
 @pytest.mark.spec("C8")
 @pytest.mark.parametrize(
-    "change", [{"taskId": 5}, {"status": "paused"}, {"createdAt": "yesterday"}, {"ttlMs": "1"}, {"lastUpdatedAt": None}]
+    "change",
+    [
+        {"taskId": 5},
+        {"taskId": ""},
+        {"taskId": "t" * 1_025},
+        {"status": "paused"},
+        {"createdAt": "yesterday"},
+        {"ttlMs": "1"},
+        {"lastUpdatedAt": None},
+    ],
 )
 def test_a_handle_of_the_wrong_shape_is_an_invalid_response(change: dict[str, object]) -> None:
     bench = ClientBench()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from mcp_tasks_core.identifiers import JSONObject, JSONValue, TaskId
@@ -32,7 +30,7 @@ class CallToolResult:
     @property
     def structured_content(self) -> JSONValue:
         """The structured content, raw; ``None`` where there is none. ``raw`` tells that from null."""
-        value: Any = self.raw.get("structuredContent")
+        value: JSONValue = self.raw.get("structuredContent")
         return value
 
     @property
