@@ -15,6 +15,8 @@ import pytest
 from mcp_tasks_core.access import LOCAL_OWNER, Owner
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import InputKey, TaskId, Ticket
+from mcp_tasks_core.limits import Limits
+from mcp_tasks_core.server.config import Recovery
 from mcp_tasks_core.server.effects import Frame
 from mcp_tasks_core.server.events import InputNeeded, MessageReceived, Returned, ToolAnswered
 from mcp_tasks_core.store import CapacityExceeded, MemoryTaskStore, StoredTask, StoreError, StoreUncertain
@@ -367,5 +369,147 @@ def test_threads_are_bounded_and_those_that_were_left_to_themselves_count(backen
             assert "second" not in ran
             may_end.set()
         assert ran == ["first", "second"]
+
+    run(backend, test)
+
+
+# --- a store that several processes share
+
+
+class SharedStore(MemoryTaskStore):
+    """A shared store in memory, whose processes are engines of one test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases: dict[str, int] = {}
+        self.changes: list[TaskId] = []
+        self._secrets: list[tuple[str, bytes]] = []
+
+    def create(self, row: StoredTask) -> bool:
+        self.changes.append(row.task_id)
+        return super().create(row)
+
+    def swap(self, row: StoredTask) -> bool:
+        self.changes.append(row.task_id)
+        return super().swap(row)
+
+    def hold_lease(self, executor: str, until_ms: int) -> None:
+        self.leases[executor] = until_ms
+
+    def end_lease(self, executor: str) -> None:
+        self.leases.pop(executor, None)
+
+    def list_orphans(self, now_ms: int, limit: int) -> list[StoredTask]:
+        rows = [row for row in self._rows.values() if row.executor is not None]
+        return [row for row in rows if self.leases.get(str(row.executor), 0) <= now_ms][:limit]
+
+    def list_changes(self, after: int, limit: int) -> tuple[int, list[TaskId]]:
+        if after < 0:
+            return len(self.changes), []
+        found = self.changes[after : after + limit]
+        return after + len(found), found
+
+    def request_state_secrets(self, fresh: bytes) -> list[tuple[str, bytes]]:
+        self._secrets = self._secrets or [("shared", fresh)]
+        return self._secrets
+
+
+QUICK = Limits(lease_renewal_ms=10, hint_interval_ms=10)
+
+
+@both_loops
+def test_the_work_of_a_process_that_ended_is_failed_or_resumed_by_another(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SharedStore()
+    app = application(store=store, limits=QUICK)
+    runs: list[str] = []
+
+    async def ask_and_wait(context: ToolContext, topic: str) -> str:
+        runs.append(topic)
+        answer = await context.elicit("name", "Who?", {"name": {"type": "string"}})
+        if len(runs) < 4:
+            await anyio.sleep_forever()
+        return f"{topic} by {(answer.content or {})['name']}"
+
+    for name, recovery in (("fail", Recovery.FAIL), ("resume", Recovery.RESUME), ("leave", Recovery.LEAVE)):
+        app.tool(name, task="always", recovery=recovery)(ask_and_wait)
+
+    async def test() -> None:
+        ids: dict[str, str] = {}
+        async with ServerEngine(app).running() as first:
+            stream = Stream(first)
+            for name in ("fail", "resume", "leave"):
+                made = await stream.request("tools/call", name=name, arguments={"topic": name})
+                ids[name] = made["result"]["taskId"]
+                await stream.task_in(ids[name], "input_required")
+                answers = {"name": {"action": "accept", "content": {"name": "Ada"}}}
+                await stream.request("tasks/update", taskId=ids[name], inputResponses=answers)
+                await stream.task_in(ids[name], "working")
+            assert len(store.leases) == 1
+        assert store.leases == {}
+        async with ServerEngine(app).running() as second:
+            stream = Stream(second)
+            failed = await stream.task_in(ids["fail"], "failed")
+            assert failed["error"]["data"] == {"reason": "worker_lost"}
+            done = await stream.task_in(ids["resume"], "completed")
+            assert done["result"]["content"][0]["text"] == "resume by Ada"
+            assert (await stream.task_in(ids["leave"], "working"))["status"] == "working"
+        assert runs == ["fail", "resume", "leave", "resume"]
+
+    with caplog.at_level(logging.WARNING, "mcp_tasks_trio"):
+        run(backend, test)
+    assert "leaves it to the application" in caplog.text
+
+
+@both_loops
+def test_work_whose_tool_is_gone_fails_when_it_is_to_be_resumed(backend: str) -> None:
+    store = SharedStore()
+
+    def version(tools: list[str]) -> Application:
+        app = Application("test", version="1", store=store, limits=QUICK)
+        for name in tools:
+
+            @app.tool(name, task="always", recovery=Recovery.RESUME, input_schema={"type": "object"})
+            async def endless(arguments: dict[str, Any]) -> None:
+                await anyio.sleep_forever()
+
+        return app
+
+    async def test() -> None:
+        async with ServerEngine(version(["old"])).running() as first:
+            task_id = (await Stream(first).request("tools/call", name="old", arguments={}))["result"]["taskId"]
+        narrowed = Application("test", version="2", store=store, limits=QUICK)
+
+        @narrowed.tool("old", task="always", recovery=Recovery.RESUME)
+        async def old(topic: str) -> None:
+            raise AssertionError("arguments that no longer fit start nothing")
+
+        async with ServerEngine(narrowed).running() as second:
+            task = await Stream(second).task_in(task_id, "failed")
+            assert task["error"] == {"code": -32603, "message": "Tool old cannot be resumed"}
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("R2")
+def test_every_process_on_a_shared_store_opens_the_states_that_any_of_them_sealed(backend: str) -> None:
+    app = application(store=SharedStore(), limits=QUICK)
+
+    @app.tool()
+    async def ask(context: ToolContext) -> str:
+        answer = await context.elicit("name", "Who?", {"name": {"type": "string"}})
+        return str((answer.content or {})["name"])
+
+    async def test() -> None:
+        async with ServerEngine(app).running() as first, ServerEngine(app).running() as second:
+            asked = (await Stream(first).request("tools/call", name="ask", arguments={}))["result"]
+            retry = {
+                "inputResponses": {"name": {"action": "accept", "content": {"name": "Ada"}}},
+                "requestState": asked["requestState"],
+            }
+            answered = await Stream(second).request("tools/call", name="ask", arguments={}, **retry)
+            assert answered["result"]["content"][0]["text"] == "Ada"
 
     run(backend, test)

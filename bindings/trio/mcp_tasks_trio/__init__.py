@@ -1,43 +1,134 @@
-"""MCP servers and clients with tasks on trio and asyncio."""
+"""MCP servers and clients with tasks on trio and asyncio.
+
+The names here are loaded when they are first asked for: a client does not load what servers need, nor a server
+what clients need.
+"""
 
 from __future__ import annotations
 
-from mcp_tasks_trio.application import Application, EngineTask, TaskBackend
-from mcp_tasks_trio.context import (
-    GateContext,
-    MethodContext,
-    SyncGateContext,
-    SyncMethodContext,
-    SyncToolContext,
-    ToolContext,
-)
-from mcp_tasks_trio.engine import ServerEngine
-from mcp_tasks_trio.questions import ElicitationAnswer
-from mcp_tasks_trio.results import ContentBlock, ToolResult, audio, image, resource, resource_link, text
-from mcp_tasks_trio.serve_stdio import run_stdio, serve_pipes, serve_stdio
-from mcp_tasks_trio.tool_errors import CallCancelled, InputUnavailable, ProtocolError, ToolError
-from mcp_tasks_trio.tools import TaskClaim
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mcp_tasks_trio.application import Application, EngineTask, TaskBackend
+    from mcp_tasks_trio.client import Client
+    from mcp_tasks_trio.client_errors import (
+        CallCancelledByClient,
+        CallTimedOut,
+        ClientError,
+        ConnectionLost,
+        Detached,
+        InputUnhandled,
+        InvalidResponse,
+        LegacyServer,
+        RemoteError,
+        ServerNotStarted,
+        TaskCancelled,
+        TaskFailed,
+        TaskOverdue,
+        TaskUnreachable,
+        UnknownOutcome,
+        UnsupportedVersion,
+    )
+    from mcp_tasks_trio.client_execution import Execution
+    from mcp_tasks_trio.client_inputs import InputRequest
+    from mcp_tasks_trio.client_stdio import connect_stdio
+    from mcp_tasks_trio.context import (
+        GateContext,
+        MethodContext,
+        SyncGateContext,
+        SyncMethodContext,
+        SyncToolContext,
+        ToolContext,
+    )
+    from mcp_tasks_trio.engine import ServerEngine
+    from mcp_tasks_trio.questions import ElicitationAnswer
+    from mcp_tasks_trio.results import ContentBlock, ToolResult, audio, image, resource, resource_link, text
+    from mcp_tasks_trio.stdio_server import run_stdio, serve_pipes, serve_stdio
+    from mcp_tasks_trio.tool_errors import CallCancelled, InputUnavailable, ProtocolError, ToolError
+    from mcp_tasks_trio.tools import TaskClaim
+
+_HOMES: Final = {
+    "application": ("Application", "EngineTask", "TaskBackend"),
+    "client": ("Client",),
+    "client_errors": (
+        "CallCancelledByClient",
+        "CallTimedOut",
+        "ClientError",
+        "ConnectionLost",
+        "Detached",
+        "InputUnhandled",
+        "InvalidResponse",
+        "LegacyServer",
+        "RemoteError",
+        "ServerNotStarted",
+        "TaskCancelled",
+        "TaskFailed",
+        "TaskOverdue",
+        "TaskUnreachable",
+        "UnknownOutcome",
+        "UnsupportedVersion",
+    ),
+    "client_execution": ("Execution",),
+    "client_inputs": ("InputRequest",),
+    "client_stdio": ("connect_stdio",),
+    "context": (
+        "GateContext",
+        "MethodContext",
+        "SyncGateContext",
+        "SyncMethodContext",
+        "SyncToolContext",
+        "ToolContext",
+    ),
+    "engine": ("ServerEngine",),
+    "questions": ("ElicitationAnswer",),
+    "results": ("ContentBlock", "ToolResult", "audio", "image", "resource", "resource_link", "text"),
+    "stdio_server": ("run_stdio", "serve_pipes", "serve_stdio"),
+    "tool_errors": ("CallCancelled", "InputUnavailable", "ProtocolError", "ToolError"),
+    "tools": ("TaskClaim",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Application",
     "CallCancelled",
+    "CallCancelledByClient",
+    "CallTimedOut",
+    "Client",
+    "ClientError",
+    "ConnectionLost",
     "ContentBlock",
+    "Detached",
     "ElicitationAnswer",
     "EngineTask",
+    "Execution",
     "GateContext",
+    "InputRequest",
     "InputUnavailable",
+    "InputUnhandled",
+    "InvalidResponse",
+    "LegacyServer",
     "MethodContext",
     "ProtocolError",
+    "RemoteError",
     "ServerEngine",
+    "ServerNotStarted",
     "SyncGateContext",
     "SyncMethodContext",
     "SyncToolContext",
     "TaskBackend",
+    "TaskCancelled",
     "TaskClaim",
+    "TaskFailed",
+    "TaskOverdue",
+    "TaskUnreachable",
     "ToolContext",
     "ToolError",
     "ToolResult",
+    "UnknownOutcome",
+    "UnsupportedVersion",
     "audio",
+    "connect_stdio",
     "image",
     "resource",
     "resource_link",
@@ -46,3 +137,16 @@ __all__ = [
     "serve_stdio",
     "text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

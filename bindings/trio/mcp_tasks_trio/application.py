@@ -14,7 +14,7 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, TaskId
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.request_state import RequestStateKey
-from mcp_tasks_core.server.config import ServerConfig, method_is_reserved
+from mcp_tasks_core.server.config import Recovery, ServerConfig, method_is_reserved
 from mcp_tasks_core.sources import SourceTable
 from mcp_tasks_core.store import MemoryTaskStore, TaskStore
 from mcp_tasks_trio.tools import Function, Tool, duration_ms, is_async, make_terms, make_tool
@@ -178,6 +178,7 @@ class Application:
         annotations: Mapping[str, Any] | None = None,
         gate: Function | None = None,
         detach_on_disconnect: bool = False,
+        recovery: Recovery = Recovery.FAIL,
         meta: Mapping[str, Any] | None = None,
     ) -> Callable[[F], F]:
         """Declare a function as a tool; the function itself stays as it is.
@@ -196,6 +197,7 @@ class Application:
             annotations: ``ToolAnnotations``, raw, such as ``{"readOnlyHint": True}``.
             gate: runs before the tool, and before any task exists; it may refuse or ask.
             detach_on_disconnect: a task's work starts although its caller went away before it had the handle.
+            recovery: what becomes of a task on a shared store when the process that ran its work has died.
             meta: the tool's ``_meta``.
 
         Raises:
@@ -206,6 +208,7 @@ class Application:
             ttl=self._default_ttl if ttl is _UNSET else ttl,
             poll_interval=self._default_poll_interval if poll_interval is None else poll_interval,
             detach_on_disconnect=detach_on_disconnect,
+            recovery=recovery,
         )
         if name is not None and not isinstance(name, str):
             raise LocalProtocolError(f"name is a text, not {name!r}; write @app.tool() with its parentheses")
@@ -278,11 +281,14 @@ class Application:
         SourceTable({**{known: known for known in self._sources}, prefix: prefix})
         self._sources[prefix] = backend
 
-    def server_config(self, request_state_keys: Sequence[RequestStateKey]) -> ServerConfig:
+    def server_config(
+        self, request_state_keys: Sequence[RequestStateKey], *, executor: str | None = None
+    ) -> ServerConfig:
         """What the protocol core is told of this application as it stands now.
 
         Args:
             request_state_keys: used where the application was given none.
+            executor: names this process on a shared store.
         """
         makes_tasks = bool(self._sources) or any(tool.terms.mode != "never" for tool in self._tools.values())
         logging: JSONObject = {"logging": {}} if self._logging else {}
@@ -296,6 +302,7 @@ class Application:
             access=AccessRule.OWNER if self.authorize is None else AccessRule.ASK,
             sources={prefix: prefix for prefix in self._sources},
             request_state_keys=self.request_state_keys or request_state_keys,
+            executor=executor,
             limits=self.limits,
         )
 

@@ -32,12 +32,17 @@ from mcp_tasks_core.server.effects import (
     DeleteTask,
     DeliverInput,
     Frame,
+    HoldLease,
     InvokeTool,
+    ListChanges,
     ListDue,
+    ListOrphans,
     LoadTask,
+    OrphanLeft,
     PublishChange,
     RefuseInput,
     Report,
+    ResumeWork,
     ServerEffect,
     Severity,
     StartWork,
@@ -45,26 +50,24 @@ from mcp_tasks_core.server.effects import (
     StoreTask,
 )
 from mcp_tasks_core.server.events import (
-    DueListed,
     ServerEvent,
-    StoreConflicted,
-    StoreFailed,
     StreamClosed,
-    TaskDeleted,
     TaskLoaded,
-    TaskStored,
     Ticked,
 )
 from mcp_tasks_core.server.protocol import ServerProtocol
-from mcp_tasks_core.store import CapacityExceeded, StoreError, StoreUncertain, TaskStore
+from mcp_tasks_core.store import StoreError, TaskStore
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.execution import Execution
+from mcp_tasks_trio.own_engines import OwnEngines
+from mcp_tasks_trio.store_answers import StoreEffect, answer_of_store, failure_of_store, shared_store
 from mcp_tasks_trio.threads import WorkerThreads
 
 _log = logging.getLogger("mcp_tasks_trio")
 
 _STORE_THREADS: Final = 4  # calls to a blocking store at the same time; SQLite writes one by one anyway
 _TICK_PAUSE_SECONDS: Final = 0.005  # a deadline that has passed and stands is not asked about faster than this
+_EXECUTOR_BYTES: Final = 16  # names one process on a shared store, as no other was ever named
 _SEVERITIES: Final[Mapping[Severity, int]] = {Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
@@ -104,10 +107,15 @@ class ServerEngine:
     ) -> None:
         self._application = application
         self._store = application.new_store() if store is None else store
+        self._shared = shared_store(self._store)
         self._clock = clock
         self._entropy = entropy
-        keys = (RequestStateKey("process", entropy(32)),)
-        self._config = application.server_config(keys)
+        keys = [RequestStateKey("process", entropy(32))]
+        if self._shared is not None:
+            secrets_kept = self._shared.request_state_secrets(entropy(32))
+            keys = [RequestStateKey(key_id, secret) for key_id, secret in secrets_kept]
+        executor = None if self._shared is None else entropy(_EXECUTOR_BYTES).hex()
+        self._config = application.server_config(keys, executor=executor)
         self._protocol = ServerProtocol(self._config)
         self._streams_opened = 0
         self._sinks: dict[StreamId, Sink] = {}
@@ -136,18 +144,47 @@ class ServerEngine:
         """Serve until the block ends; then whatever still runs is cancelled."""
         async with anyio.create_task_group() as task_group:
             self._begin(task_group)
+            await self._hold_first_lease()
+            self.feed(Ticked())
             task_group.start_soon(self._keep_time)
             try:
                 yield self
             finally:
                 task_group.cancel_scope.cancel()
+                self._end_lease()
+
+    async def _hold_first_lease(self) -> None:
+        """Live, for other processes, before the first task can name this one as its executor.
+
+        Raises:
+            StoreError: the store cannot say so.
+        """
+        shared, executor = self._shared, self._config.executor
+        if shared is None or executor is None:
+            return
+        until_ms = self._clock().wall_ms + self._config.limits.lease_ms
+        if shared.blocks:
+            await self._store_threads.run(lambda: shared.hold_lease(executor, until_ms))
+        else:
+            shared.hold_lease(executor, until_ms)
+
+    def _end_lease(self) -> None:
+        """Let other processes settle at once what this one leaves unfinished."""
+        if self._shared is not None and self._config.executor is not None:
+            try:
+                self._shared.end_lease(self._config.executor)
+            except StoreError as error:
+                _log.warning("The lease could not be ended, and runs out by itself: %s", error)
 
     def _begin(self, task_group: TaskGroup) -> None:
         self._task_group = task_group
+        threads = WorkerThreads(self._application.worker_threads)
+        own = OwnEngines(self._application, self.feed, task_group, threads)
         self._execution = execution = Execution(
             self._application,
             self.feed,
             task_group,
+            threads,
             self._config.check_answer,
             self._entropy,
             self._config.limits.task_id_entropy_bytes_min,
@@ -158,22 +195,27 @@ class ServerEngine:
         ask_store = self._ask_blocking_store if blocks else self._ask_store
         self._effects = {
             Frame: self._send,
-            LoadTask: ask_store,
+            LoadTask: ask_store if blocks else self._load,
             StoreTask: ask_store,
             ListDue: ask_store,
             DeleteTask: ask_store,
-            Authorize: execution.authorize,
+            HoldLease: ask_store,
+            ListOrphans: ask_store,
+            ListChanges: ask_store,
+            Authorize: own.authorize,
             InvokeTool: execution.invoke_tool,
             CallMethod: execution.call_method,
             CancelCall: execution.cancel_call,
             StartWork: execution.start_work,
             AdoptWork: _nothing,  # a claimed task's work is its engine's
+            ResumeWork: execution.resume_work,
+            OrphanLeft: _report_orphan,
             AbandonWork: execution.abandon_work,
             DeliverInput: execution.deliver_input,
             RefuseInput: execution.refuse_input,
             StopWork: execution.stop_work,
             PublishChange: _nothing,  # nobody listens yet
-            AskSource: execution.ask_source,
+            AskSource: own.ask_source,
             Report: _report,
         }
 
@@ -276,36 +318,21 @@ class ServerEngine:
             sink.send(frame)
             self._dirty.add(sink)
 
-    def _ask_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> None:
-        self._queue.append(self._answer_of_store(effect))
+    def _load(self, effect: LoadTask) -> None:
+        """What polling does most, without the general way's detours."""
+        try:
+            self._queue.append(TaskLoaded(effect.ticket, self._store.load(effect.task_id)))
+        except Exception as error:
+            self._queue.append(failure_of_store(effect.ticket, error))
 
-    def _ask_blocking_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> None:
+    def _ask_store(self, effect: StoreEffect) -> None:
+        self._queue.append(answer_of_store(self._store, effect))
+
+    def _ask_blocking_store(self, effect: StoreEffect) -> None:
         self._task_group.start_soon(self._wait_for_store, effect)
 
-    async def _wait_for_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> None:
-        self.feed(await self._store_threads.run(lambda: self._answer_of_store(effect)))
-
-    def _answer_of_store(self, effect: LoadTask | StoreTask | ListDue | DeleteTask) -> ServerEvent:
-        store, ticket = self._store, effect.ticket
-        try:
-            match effect:
-                case LoadTask():
-                    return TaskLoaded(ticket, store.load(effect.task_id))
-                case StoreTask():
-                    row = effect.row
-                    kept = store.create(row) if row.revision == 1 else store.swap(row)
-                    return TaskStored(ticket) if kept else StoreConflicted(ticket)
-                case ListDue():
-                    return DueListed(ticket, store.list_due(effect.until_ms, effect.limit))
-                case DeleteTask():
-                    store.delete(effect.task_id, effect.revision)
-                    return TaskDeleted(ticket)
-        except StoreError as error:
-            uncertain, full = isinstance(error, StoreUncertain), isinstance(error, CapacityExceeded)
-            return StoreFailed(ticket, str(error) or repr(error), uncertain=uncertain, full=full)
-        except Exception as error:  # a store that breaks its contract may have done anything
-            _log.exception("The task store failed")
-            return StoreFailed(ticket, repr(error), uncertain=True)
+    async def _wait_for_store(self, effect: StoreEffect) -> None:
+        self.feed(await self._store_threads.run(lambda: answer_of_store(self._store, effect)))
 
     # --- time
 
@@ -326,6 +353,10 @@ class ServerEngine:
 
 def _nothing(effect: object) -> None:
     """This effect asks nothing of this runner."""
+
+
+def _report_orphan(effect: OrphanLeft) -> None:
+    _log.warning("Task %s was left by a process that died; its tool leaves it to the application", effect.task_id)
 
 
 def _report(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Runs what the protocol core asks of the application: tools, gates, methods, task engines, access rules.
+"""Runs what the protocol core asks of the application: tools, gates and methods.
 
 Work behind a task runs beside the request that made it, in the server's own task group: it outlives the request
 and its stream, and ends with the server.
@@ -7,8 +7,7 @@ and its stream, and ends with the server.
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -16,36 +15,31 @@ import attrs
 from anyio.abc import TaskGroup
 
 from mcp_tasks_core.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorObject, LocalProtocolError
-from mcp_tasks_core.identifiers import JSONObject, TaskId, Ticket
+from mcp_tasks_core.identifiers import JSONObject, StreamId, TaskId, Ticket
 from mcp_tasks_core.server.effects import (
     AbandonWork,
-    AskSource,
-    Authorize,
     CallContext,
     CallMethod,
     CancelCall,
     DeliverInput,
     InvokeTool,
     RefuseInput,
-    SourceOperation,
+    ResumeWork,
     StartWork,
     StopWork,
 )
 from mcp_tasks_core.server.events import (
-    AccessDecided,
     Deferral,
     MethodAnswered,
     Outcome,
     Raised,
     Returned,
-    SourceAnswered,
-    SourceAnswerKind,
     ToolAnswered,
     ToolDeferred,
     WorkCompleted,
     WorkStopped,
 )
-from mcp_tasks_trio.application import Application, EngineTask, Method, TaskBackend
+from mcp_tasks_trio.application import Application, Method
 from mcp_tasks_trio.channels import Channel, CheckAnswer, Feed, InlineChannel, WorkChannel
 from mcp_tasks_trio.context import (
     GateContext,
@@ -56,21 +50,13 @@ from mcp_tasks_trio.context import (
     SyncToolContext,
     ToolContext,
 )
-from mcp_tasks_trio.results import UnfitResult, error_to_wire, json_object, to_wire
+from mcp_tasks_trio.endings import as_error, settle
+from mcp_tasks_trio.results import error_to_wire, json_object, to_wire
 from mcp_tasks_trio.signatures import ArgumentsRefused
 from mcp_tasks_trio.threads import LoopCalls, WorkerThreads
-from mcp_tasks_trio.tool_errors import BodyUnwound, CallCancelled, ProtocolError, ToolError
 from mcp_tasks_trio.tools import Function, TaskClaim, Tool, duration_ms, is_async
 
 _log = logging.getLogger("mcp_tasks_trio")
-
-
-def _as_result(text: str) -> Outcome:
-    return Returned(error_to_wire(text))
-
-
-def _as_error(text: str) -> Outcome:
-    return Raised(ErrorObject(INTERNAL_ERROR, text))
 
 
 class _Deferred:
@@ -78,7 +64,8 @@ class _Deferred:
 
 
 _DEFERRED: Final = _Deferred()
-_Value: TypeAlias = "Outcome | TaskClaim | _Deferred"
+_NO_STREAM: Final = StreamId(0)  # work that is resumed was asked for on a stream of another process
+_Ending: TypeAlias = "Outcome | TaskClaim | _Deferred"
 
 
 @attrs.define(eq=False)
@@ -132,6 +119,7 @@ class Execution:
         application: Application,
         feed: Feed,
         task_group: TaskGroup,
+        threads: WorkerThreads,
         check_answer: CheckAnswer,
         entropy: Callable[[int], bytes],
         task_id_bytes: int,
@@ -142,7 +130,7 @@ class Execution:
         self._check_answer = check_answer
         self._entropy = entropy
         self._task_id_bytes = task_id_bytes
-        self._threads = WorkerThreads(application.worker_threads)
+        self._threads = threads
         self._loop = LoopCalls(task_group)
         self._calls: dict[Ticket, _Call] = {}
         self._deferred: dict[Ticket, tuple[_Prepared, InlineChannel | None]] = {}
@@ -212,7 +200,7 @@ class Execution:
     ) -> None:
         tool = prepared.tool
 
-        async def steps() -> _Value:
+        async def steps() -> _Ending:
             gated = GatedCall(tool.name, prepared.arguments, raw_arguments, self._defers(prepared))
             for gate in gates:
                 await self._pass_gate(gate, call.channel, gated)
@@ -223,7 +211,7 @@ class Execution:
                 return value
             return Returned(to_wire(value, tool.output))
 
-        value = await self._settle(f"Tool {tool.name}", call.scope, call.channel, steps)
+        value = await settle(f"Tool {tool.name}", call.scope, call.channel, steps)
         if self._close_call(ticket, call) or value is None:
             return
         verdict = call.channel.verdict
@@ -253,16 +241,16 @@ class Execution:
         )
 
     async def _run_method(self, ticket: Ticket, call: _Call, method: Method, params: JSONObject) -> None:
-        async def steps() -> _Value:
+        async def steps() -> _Ending:
             context: MethodContext | SyncMethodContext
             if method.is_async:
                 context = MethodContext(call.channel, method.name)
             else:
                 context = SyncMethodContext(call.channel, self._loop, method.name)
-            result = await self._call(method.function, method.is_async, params, context)
+            result = await self._threads.call(method.function, method.is_async, params, context)
             return Returned(json_object(result))
 
-        value = await self._settle(method.name, call.scope, call.channel, steps, fail=_as_error)
+        value = await settle(method.name, call.scope, call.channel, steps, fail=as_error)
         if self._close_call(ticket, call) or value is None:
             return
         self._answer(MethodAnswered(ticket, call.channel.verdict or cast("Outcome", value)))
@@ -288,9 +276,35 @@ class Execution:
     def start_work(self, effect: StartWork) -> None:
         prepared, foreground = self._deferred.pop(effect.ticket)
         settled = foreground.settled if foreground is not None else {}
-        channel = WorkChannel(self._feed, effect.task_id, prepared.context, settled)
-        work = self._works[effect.task_id] = _Work(channel, in_thread=not prepared.tool.is_async)
-        self._task_group.start_soon(self._run_work, effect.task_id, work, prepared)
+        self._start_work(effect.task_id, prepared, settled)
+
+    def _start_work(
+        self, task_id: TaskId, prepared: _Prepared, settled: Mapping[str, tuple[JSONObject, JSONObject]]
+    ) -> None:
+        channel = WorkChannel(self._feed, task_id, prepared.context, settled)
+        work = self._works[task_id] = _Work(channel, in_thread=not prepared.tool.is_async)
+        self._task_group.start_soon(self._run_work, task_id, work, prepared)
+
+    def resume_work(self, effect: ResumeWork) -> None:
+        """Run the work of a task whose process died. Its gates were passed then, and are not asked again."""
+        context = CallContext(
+            stream_id=_NO_STREAM,
+            request_id=effect.task_id,
+            owner=effect.owner,
+            meta=effect.meta,
+            capabilities=effect.capabilities,
+        )
+        tool = self._application.tools.get(effect.name)
+        try:
+            if tool is None:
+                raise ArgumentsRefused("there is no such tool any longer")
+            prepared = _Prepared(tool, tool.arguments.read(effect.arguments), context)
+        except ArgumentsRefused as refusal:
+            _log.error("The work of task %s cannot be resumed: %s", effect.task_id, refusal)
+            error = ErrorObject(INTERNAL_ERROR, f"Tool {effect.name} cannot be resumed")
+            self._feed(WorkCompleted(effect.task_id, Raised(error)))
+            return
+        self._start_work(effect.task_id, prepared, {})
 
     def abandon_work(self, effect: AbandonWork) -> None:
         self._deferred.pop(effect.ticket, None)
@@ -313,10 +327,10 @@ class Execution:
     async def _run_work(self, task_id: TaskId, work: _Work, prepared: _Prepared) -> None:
         tool = prepared.tool
 
-        async def steps() -> _Value:
+        async def steps() -> _Ending:
             return Returned(to_wire(await self._run_body(prepared, work.channel), tool.output))
 
-        value = await self._settle(f"Tool {tool.name}", work.scope, work.channel, steps)
+        value = await settle(f"Tool {tool.name}", work.scope, work.channel, steps)
         work.channel.close()
         del self._works[task_id]
         outcome = value if isinstance(value, Returned | Raised) else WorkStopped()
@@ -331,137 +345,10 @@ class Execution:
             arguments[tool.context_parameter] = (
                 ToolContext(channel, tool.name) if tool.is_async else SyncToolContext(channel, self._loop, tool.name)
             )
-        return await self._call(tool.function, tool.is_async, **arguments)
+        return await self._threads.call(tool.function, tool.is_async, **arguments)
 
     async def _pass_gate(self, gate: Function, channel: InlineChannel, gated: GatedCall) -> None:
         if is_async(gate):
-            await self._call(gate, True, GateContext(channel, gated))
+            await self._threads.call(gate, True, GateContext(channel, gated))
         else:
-            await self._call(gate, False, SyncGateContext(channel, self._loop, gated))
-
-    async def _call(self, function: Function, runs_in_loop: bool, /, *args: Any, **kwargs: Any) -> Any:
-        if runs_in_loop:
-            return await function(*args, **kwargs)
-        return await self._threads.run(lambda: function(*args, **kwargs))
-
-    async def _settle(
-        self,
-        what: str,
-        scope: anyio.CancelScope,
-        channel: Channel,
-        steps: Callable[[], Awaitable[_Value]],
-        *,
-        fail: Callable[[str], Outcome] = _as_result,
-    ) -> _Value | None:
-        """How a body ended: what it gave, what it raised as an outcome, or ``None`` where it was made to stop.
-
-        An exception becomes an outcome here and nowhere else; only the server's own end passes through.
-
-        Args:
-            fail: how a failure is put that is no protocol error.
-        """
-        value: _Value | None = None
-        try:
-            with scope:
-                value = await steps()
-        except UnfitResult as unfit:
-            _log.error("%s returned what may not go out: %s", what, unfit)
-            return fail(f"{what} failed: its result could not be sent")
-        except BaseException as error:
-            return _outcome_of(what, error, channel, fail)
-        return value
-
-    # --- task engines and access rules of the application's own
-
-    def ask_source(self, effect: AskSource) -> None:
-        self._task_group.start_soon(self._run_source, effect)
-
-    async def _run_source(self, effect: AskSource) -> None:
-        backend = self._application.sources[effect.source]
-        try:
-            answer = await self._source_answer(backend, effect)
-        except Exception as error:
-            _log.exception("The task engine %r failed to %s %s", effect.source, effect.operation.value, effect.task_id)
-            answer = SourceAnswered(ticket=effect.ticket, kind=SourceAnswerKind.FAILED, reason=repr(error))
-        self._feed(answer)
-
-    async def _source_answer(self, backend: TaskBackend, effect: AskSource) -> SourceAnswered:
-        ticket = effect.ticket
-        if effect.operation is SourceOperation.READ:
-            task = await self._either(backend.read, effect.task_id)
-            if task is None:
-                return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.UNKNOWN)
-            assert isinstance(task, EngineTask)
-            state = json_object(task.state)
-            return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.STATE, owner=task.owner, state=state)
-        if effect.operation is SourceOperation.ANSWER:
-            known = await self._either(backend.answer, effect.task_id, effect.answers)
-        else:
-            known = await self._either(backend.cancel, effect.task_id)
-        return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.ACCEPTED if known else SourceAnswerKind.UNKNOWN)
-
-    def authorize(self, effect: Authorize) -> None:
-        self._task_group.start_soon(self._run_authorize, effect)
-
-    async def _run_authorize(self, effect: Authorize) -> None:
-        rule = self._application.authorize
-        assert rule is not None
-        try:
-            allowed = await self._either(rule, effect.caller, effect.access, effect.task_id, effect.owner)
-        except Exception:
-            _log.exception("The access rule failed for %s; access is denied", effect.task_id)
-            allowed = False
-        self._feed(AccessDecided(effect.ticket, allowed is True))
-
-    async def _either(self, function: Function, /, *args: Any) -> Any:
-        """The result of a function that may be asynchronous; others run in a worker thread."""
-        return await self._call(function, is_async(function), *args)
-
-
-def _outcome_of(what: str, error: BaseException, channel: Channel, fail: Callable[[str], Outcome]) -> Outcome | None:
-    """What an exception means for the call; the server's own end is raised again."""
-    leaves = list(_leaves(error))
-    if any(isinstance(leaf, KeyboardInterrupt | GeneratorExit) for leaf in leaves):
-        raise error
-    if any(isinstance(leaf, anyio.get_cancelled_exc_class()) for leaf in leaves) and _loop_is_cancelling():
-        raise error
-    if any(isinstance(leaf, BodyUnwound) for leaf in leaves):
-        return fail("")  # the channel's verdict stands in its place
-    if channel.cancel_requested and all(isinstance(leaf, CallCancelled) for leaf in leaves):
-        return None
-    told = [leaf for leaf in leaves if isinstance(leaf, ProtocolError)]
-    told_as_result = [leaf for leaf in leaves if isinstance(leaf, ToolError)]
-    if len(told) + len(told_as_result) < len(leaves):
-        _log.error("%s failed", what, exc_info=error)
-        return fail(f"{what} failed")
-    if told:
-        return Raised(_sendable(told[0].error, what))
-    return fail(told_as_result[0].text)
-
-
-def _loop_is_cancelling() -> bool:
-    """Whether a scope around this task was cancelled: the server ends.
-
-    Without one, a cancellation is a stray of the tool's own, such as an awaited asyncio task that was cancelled.
-    """
-    return anyio.current_effective_deadline() == -math.inf
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for child in error.exceptions:
-            yield from _leaves(child)
-    else:
-        yield error
-
-
-def _sendable(error: ErrorObject, what: str) -> ErrorObject:
-    """The error with data that can be written as JSON."""
-    if error.data is None:
-        return error
-    try:
-        json_object({"data": error.data})
-    except UnfitResult as unfit:
-        _log.error("%s raised a protocol error whose data may not go out: %s", what, unfit)
-        return ErrorObject(error.code, error.message)
-    return error
+            await self._threads.call(gate, False, SyncGateContext(channel, self._loop, gated))

@@ -120,6 +120,12 @@ class WorkerThreads:
         await done.wait()
         return outcome.result()
 
+    async def call(self, function: Callable[..., Any], is_async: bool, /, *args: Any, **kwargs: Any) -> Any:
+        """What a function gives: an asynchronous one runs in the loop, any other in a thread."""
+        if is_async:
+            return await function(*args, **kwargs)
+        return await self.run(lambda: function(*args, **kwargs))
+
     def _take(self) -> _Worker:
         with self._lock:
             if self._idle:

@@ -12,7 +12,7 @@ import attrs
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, TaskId
-from mcp_tasks_core.server.config import ToolEntry
+from mcp_tasks_core.server.config import Recovery, ToolEntry
 from mcp_tasks_trio.context import SyncToolContext, ToolContext
 from mcp_tasks_trio.results import OutputSchema, UnfitResult, json_object, output_schema_of
 from mcp_tasks_trio.schemas import SchemaValidator
@@ -65,12 +65,14 @@ class TaskTerms:
         ttl_ms: from creation; ``None`` for unlimited.
         poll_interval_ms: ``None`` to suggest none.
         detach_on_disconnect: the work starts although the caller went away before its handle.
+        recovery: what becomes of the task when the process that ran its work has died.
     """
 
     mode: TaskMode
     ttl_ms: int | None
     poll_interval_ms: int | None
     detach_on_disconnect: bool
+    recovery: Recovery
 
 
 @attrs.frozen
@@ -112,7 +114,8 @@ class Tool:
 
     @property
     def entry(self) -> ToolEntry:
-        return ToolEntry(definition=self.definition, requires_task=self.terms.mode == "required")
+        requires_task = self.terms.mode == "required"
+        return ToolEntry(definition=self.definition, requires_task=requires_task, recovery=self.terms.recovery)
 
 
 def make_tool(
@@ -176,6 +179,7 @@ def make_terms(
     ttl: timedelta | None,
     poll_interval: timedelta | None,
     detach_on_disconnect: bool,
+    recovery: Recovery,
 ) -> TaskTerms:
     """How calls become tasks, checked.
 
@@ -184,12 +188,15 @@ def make_terms(
     """
     if task not in _MODES:
         raise LocalProtocolError(f"task is one of {', '.join(map(repr, _MODES))}; not {task!r}")
+    if not isinstance(recovery, Recovery):
+        raise LocalProtocolError(f"recovery is one of {', '.join(map(str, Recovery))}; not {recovery!r}")
     mode: TaskMode = task  # type: ignore[assignment]
     return TaskTerms(
         mode=mode,
         ttl_ms=None if ttl is None else duration_ms(ttl, "ttl"),
         poll_interval_ms=None if poll_interval is None else duration_ms(poll_interval, "poll_interval"),
         detach_on_disconnect=detach_on_disconnect,
+        recovery=recovery,
     )
 
 
