@@ -154,6 +154,10 @@ def test_other_settings_that_cannot_be_are_refused(options: dict[str, Any], word
         ({"worker_threads": 0}, "worker_threads"),
         ({"worker_threads": True}, "worker_threads"),
         ({"description": 3}, "description"),
+        ({"list_ttl": timedelta(seconds=-1)}, "list_ttl"),
+        ({"list_cache_scope": "shared"}, "list_cache_scope"),
+        ({"call_limit": timedelta(0)}, "call_limit"),
+        ({"input_extension": 60}, "input_extension"),
     ],
 )
 def test_an_application_refuses_settings_that_cannot_be(options: dict[str, Any], words: str) -> None:
@@ -238,6 +242,19 @@ def test_the_prefixes_of_sources_do_not_overlap() -> None:
             app.source(prefix, object())  # type: ignore[arg-type]
     app.source("run-", object())  # type: ignore[arg-type]
     assert list(app.sources) == ["job-", "run-"]
+
+
+@pytest.mark.spec("N9")
+def test_other_settings_reach_the_core_in_its_units() -> None:
+    config = application(
+        list_ttl=timedelta(0),
+        list_cache_scope="public",
+        call_limit=timedelta(seconds=2),
+        input_extension=timedelta(minutes=1),
+    ).server_config(KEYS)
+    assert (config.list_ttl_ms, config.list_cache_scope) == (0, "public")
+    assert (config.call_limit_ms, config.input_extension_ms) == (2_000, 60_000)
+    assert application().server_config(KEYS).list_ttl_ms == 60_000
 
 
 def test_a_configuration_makes_a_protocol_core() -> None:

@@ -94,6 +94,11 @@ class Application:
         logging: log messages may be sent to callers that ask for them.
         authorize: another rule than the owner's alone for who may touch a task: caller, access, task, its owner.
         tasks: whether calls may become tasks; ``None`` where any tool or source says so.
+        call_limit: how long a call may be answered inline; ``None`` for as long as it likes.
+        input_extension: how much longer a task is kept, each time it comes due while a question stands open;
+            ``None`` to let it expire.
+        list_ttl: how long clients may keep what lists and discover say; ``timedelta(0)`` for not at all.
+        list_cache_scope: ``public`` or ``private``, for the same.
         worker_threads: functions that are not asynchronous and run at the same time, 1 or more.
         limits: the core's bounds.
         capabilities: more families to advertise, raw.
@@ -118,6 +123,10 @@ class Application:
         logging: bool = True,
         authorize: AuthorizeTask | None = None,
         tasks: bool | None = None,
+        call_limit: timedelta | None = None,
+        input_extension: timedelta | None = None,
+        list_ttl: timedelta = timedelta(minutes=1),
+        list_cache_scope: str = "private",
         worker_threads: int = 40,
         limits: Limits | None = None,
         capabilities: Mapping[str, Any] | None = None,
@@ -131,12 +140,17 @@ class Application:
         self.request_state_keys = request_state_keys
         self.authorize = authorize
         self.limits = limits or Limits()
+        if list_cache_scope not in ("public", "private"):
+            raise LocalProtocolError(f'list_cache_scope is "public" or "private", not {list_cache_scope!r}')
         if type(worker_threads) is not int or worker_threads < 1:
             raise LocalProtocolError(f"worker_threads is an integer of 1 or more, not {worker_threads!r}")
         self.worker_threads = worker_threads
         for setting, value in (("default_ttl", default_ttl), ("default_poll_interval", default_poll_interval)):
-            if value is not None:
-                duration_ms(value, setting)
+            _optional_ms(value, setting)
+        self._call_limit_ms = _optional_ms(call_limit, "call_limit")
+        self._input_extension_ms = _optional_ms(input_extension, "input_extension")
+        self._list_ttl_ms = 0 if list_ttl == timedelta(0) else duration_ms(list_ttl, "list_ttl")
+        self._list_cache_scope = list_cache_scope
         self._default_ttl = default_ttl
         self._default_poll_interval = default_poll_interval
         self._logging = logging
@@ -303,12 +317,20 @@ class Application:
             sources={prefix: prefix for prefix in self._sources},
             request_state_keys=self.request_state_keys or request_state_keys,
             executor=executor,
+            call_limit_ms=self._call_limit_ms,
+            input_extension_ms=self._input_extension_ms,
+            list_ttl_ms=self._list_ttl_ms,
+            list_cache_scope=self._list_cache_scope,
             limits=self.limits,
         )
 
     def new_store(self) -> TaskStore:
         """The application's store, or a fresh one in memory."""
         return MemoryTaskStore() if self.store is None else self.store
+
+
+def _optional_ms(value: timedelta | None, setting: str) -> int | None:
+    return None if value is None else duration_ms(value, setting)
 
 
 def _server_info(**members: str | None) -> JSONObject:

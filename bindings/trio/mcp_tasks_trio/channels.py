@@ -131,11 +131,13 @@ class InlineChannel:
         raise BodyUnwound
 
     def _check_may_ask(self) -> None:
+        if self.cancel_requested:
+            raise CallCancelled
         if not self._open:
             raise LocalProtocolError("the call has ended; nothing more can be asked")
         if not self._may_ask:
             raise LocalProtocolError("only tools/call, prompts/get and resources/read may ask questions")
-        if self.verdict is not None and self._fault is not None:
+        if self._fault is not None:
             raise BodyUnwound
 
     def _answer_to(self, key: str, request: JSONObject) -> JSONObject | None:
