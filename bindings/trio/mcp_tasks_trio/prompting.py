@@ -113,11 +113,14 @@ async def _agree(question: str, read_line: ReadLine, say: Say) -> None:
 
 def host_of(url: str) -> str:
     """The host that a URL really leads to; in its ASCII form where it has other characters, which may deceive."""
+    unreadable = "an address without a readable host"
     try:
-        host = urlsplit(url).hostname or ""
+        host = urlsplit(url).hostname
+        if not host:
+            return unreadable
         ascii_host = host.encode("idna").decode("ascii")
     except (UnicodeError, ValueError):
-        return "an address without a readable host"
+        return unreadable
     return host if ascii_host == host else f"{ascii_host} (written {host})"
 
 
