@@ -143,6 +143,7 @@ class Storing:
             if type(answer) is StoreFailed and not answer.uncertain:
                 raise self.trouble(f"changing task {task_id}", answer)
             if type(answer) is not StoreConflicted:
+                self._machine.report(Severity.WARNING, f"whether a change of task {task_id} was stored is unknown yet")
                 made = yield from self.was_stored(swapped)
                 if made:
                     self.stored(task_id, after)
