@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import click
 
@@ -20,14 +20,14 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
-MEANINGS = {
+MEANINGS: Final = {
     ExitCode.RESULT: "the tool gave its result",
     ExitCode.TOOL_FAILED: "the result is an error (isError), or the task failed or was cancelled",
     ExitCode.USAGE: "the command line is wrong; an --answer that does not fit its question is, too",
-    ExitCode.SERVER: "the server could not be started or reached, or it broke the protocol or answered with an error",
+    ExitCode.SERVER: "the server could not be started or reached, broke the protocol, or answered with an error",
     ExitCode.UNANSWERED: "the server asks something that nobody answered; the task was cancelled",
-    ExitCode.TIMED_OUT: "--timeout has passed; the task was cancelled",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the task was cancelled",
+    ExitCode.TIMED_OUT: "--timeout has passed, or the server was silent for too long; the call was cancelled",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the call was cancelled",
 }
 
 
