@@ -133,9 +133,12 @@ class Sharing:
         except (Refusal, Unstorable) as problem:
             self._machine.report(Severity.WARNING, f"task {task_id} of a dead process was not recovered: {problem}")
             return
-        if change is None or change.before is change.after or change.after.is_terminal:
+        if change is None or change.after.is_terminal:
             return
         record = change.after
+        made = change.before is not record or (change.unsure and record.executor in (None, self._executor))
+        if not made:
+            return
         if record.executor is None:
             self._machine.emit(OrphanLeft(task_id))
             return

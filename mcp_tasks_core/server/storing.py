@@ -48,10 +48,15 @@ class Unstorable(Exception):
 
 @attrs.frozen
 class Change:
-    """What a change made of a task. ``before is after`` when it made nothing of it."""
+    """What a change made of a task. ``before is after`` when it made nothing of it.
+
+    Args:
+        unsure: an earlier attempt may have been stored all the same; ``after`` then shows what came of it.
+    """
 
     before: TaskRecord
     after: TaskRecord
+    unsure: bool = False
 
 
 class Storing:
@@ -134,7 +139,7 @@ class Storing:
                 if unsure:
                     # An earlier attempt may have been made all the same: whoever watches has not heard of it.
                     self.stored(task_id, after)
-                return Change(before, before)
+                return Change(before, before, unsure)
             swapped = self.row(after, Revision(row.revision + 1))
             answer = yield self.store(swapped)
             if type(answer) is TaskStored:
