@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -32,8 +32,11 @@ from mcp_tasks_core.server.effects import (
     CallMethod,
     DeleteTask,
     Frame,
+    HoldLease,
     InvokeTool,
+    ListChanges,
     ListDue,
+    ListOrphans,
     LoadTask,
     ServerEffect,
     StoreTask,
@@ -41,11 +44,14 @@ from mcp_tasks_core.server.effects import (
 from mcp_tasks_core.server.events import (
     AccessDecided,
     Asked,
+    ChangesListed,
     Deferral,
     DueListed,
     InputNeeded,
+    LeaseHeld,
     MessageReceived,
     MethodAnswered,
+    OrphansListed,
     Outcome,
     Raised,
     Returned,
@@ -65,7 +71,14 @@ from mcp_tasks_core.server.events import (
     WorkProgressed,
 )
 from mcp_tasks_core.server.protocol import ServerProtocol
-from mcp_tasks_core.store import CapacityExceeded, MemoryTaskStore, StoreError, StoreUncertain, TaskStore
+from mcp_tasks_core.store import (
+    CapacityExceeded,
+    MemoryTaskStore,
+    SharedTaskStore,
+    StoreError,
+    StoreUncertain,
+    TaskStore,
+)
 from mcp_tasks_core.tasks import TaskRecord
 from mcp_tasks_core.testing.faults import StoreFault
 from mcp_tasks_core.testing.messages import as_bytes, request_message, request_meta
@@ -75,8 +88,7 @@ STREAM: Final = StreamId(1)
 _TICKS_MAX: Final = 100_000
 
 E = TypeVar("E", bound=ServerEffect)
-StoreEffect: TypeAlias = LoadTask | StoreTask | ListDue | DeleteTask
-_STORE_EFFECTS: Final = (LoadTask, StoreTask, ListDue, DeleteTask)
+StoreEffect: TypeAlias = LoadTask | StoreTask | ListDue | DeleteTask | HoldLease | ListOrphans | ListChanges
 
 
 class Held:
@@ -120,8 +132,10 @@ class ServerHarness:
         methods: what each method of the application does.
         sources: what each native source answers.
         access: decides where the config says ``AccessRule.ASK``; allows the owner where ``None``.
-        store: where tasks are kept; an empty ``MemoryTaskStore`` where ``None``.
+        store: where tasks are kept; an empty ``MemoryTaskStore`` where ``None``. A configured ``executor`` needs a
+            ``SharedTaskStore``, such as ``SharedMemoryTaskStore``.
         now: where the clocks begin.
+        seed: what the entropy is made of; harnesses that share a store need one each.
     """
 
     def __init__(
@@ -134,6 +148,7 @@ class ServerHarness:
         access: AccessScript | None = None,
         store: TaskStore | None = None,
         now: Instant = START,
+        seed: str = "",
     ) -> None:
         self.tools = dict(tools or {})
         self.methods = dict(methods or {})
@@ -153,6 +168,7 @@ class ServerHarness:
         self._running = False
         self._ids = 0
         self._entropy = 0
+        self._seed = seed
 
     def _default_config(self) -> ServerConfig:
         entries = [ToolEntry(definition={"name": name, "inputSchema": {"type": "object"}}) for name in self.tools]
@@ -289,7 +305,7 @@ class ServerHarness:
     def entropy(self, size: int = 24) -> bytes:
         """Bytes that look random, each time others."""
         self._entropy += 1
-        return hashlib.sha256(b"%d" % self._entropy).digest()[:size]
+        return hashlib.sha256(f"{self._entropy} {self._seed}".encode()).digest()[:size]
 
     # --- what the store does
 
@@ -374,7 +390,7 @@ class ServerHarness:
             match effect:
                 case Frame():
                     self.sent.append(effect)
-                case LoadTask() | StoreTask() | ListDue() | DeleteTask():
+                case LoadTask() | StoreTask() | ListDue() | DeleteTask() | HoldLease() | ListOrphans() | ListChanges():
                     event = self._answer_of_store(effect)
                 case InvokeTool():
                     self.calls.append(effect)
@@ -459,12 +475,26 @@ class ServerHarness:
                 case DeleteTask(ticket, task_id, revision):
                     self.store.delete(task_id, revision)
                     return TaskDeleted(ticket)
+                case HoldLease() | ListOrphans() | ListChanges():
+                    return self._perform_shared(effect)
         except CapacityExceeded as problem:
             return StoreFailed(effect.ticket, str(problem), full=True)
         except StoreUncertain as problem:
             return StoreFailed(effect.ticket, str(problem), uncertain=True)
         except StoreError as problem:
             return StoreFailed(effect.ticket, str(problem))
+
+    def _perform_shared(self, effect: HoldLease | ListOrphans | ListChanges) -> ServerEvent:
+        store = cast(SharedTaskStore, self.store)
+        match effect:
+            case HoldLease(ticket, executor, until_ms):
+                store.hold_lease(executor, until_ms)
+                return LeaseHeld(ticket)
+            case ListOrphans(ticket, now_ms, limit):
+                return OrphansListed(ticket, store.list_orphans(now_ms, limit))
+            case ListChanges(ticket, after, limit):
+                position, task_ids = store.list_changes(after, limit)
+                return ChangesListed(ticket, position, task_ids)
 
     def _frames_of(self, act: Callable[[], object]) -> list[JSONObject]:
         before = len(self.sent)
