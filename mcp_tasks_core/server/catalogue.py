@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from mcp_tasks_core.capabilities import SUPPORTED_VERSIONS, advertise_tasks
 from mcp_tasks_core.identifiers import JSONObject
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
+from mcp_tasks_core.wire.headers import HeaderParameter, header_parameters
 
 
 class UnknownCursor(Exception):
@@ -44,6 +45,11 @@ class Catalogue:
         self._tools = {tool.name: tool for tool in tools}
         self._names = list(self._tools)
         self._per_page = per_page
+        self._header_parameters = {name: header_parameters(tool.input_schema) for name, tool in self._tools.items()}
+
+    def header_parameters(self, name: str) -> tuple[HeaderParameter, ...]:
+        """The parameters of a known tool that headers repeat."""
+        return self._header_parameters[name]
 
     def find(self, name: str) -> ToolEntry | None:
         return self._tools.get(name)

@@ -15,6 +15,7 @@ from mcp_tasks_core.identifiers import JSONObject, JSONValue
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.request_state import RequestStateKey
 from mcp_tasks_core.sources import SourceTable
+from mcp_tasks_core.wire.headers import InvalidAnnotation, header_parameters
 from mcp_tasks_core.wire.json import JsonCodec
 
 RESERVED_METHODS: Final = frozenset(
@@ -34,6 +35,10 @@ def _check_definition(instance: object, attribute: attrs.Attribute[JSONObject], 
         raise LocalProtocolError(f"a tool's name is a string of 1 character or more, not {name!r}")
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise LocalProtocolError(f'the inputSchema of the tool {name!r} is an object with "type": "object"')
+    try:
+        header_parameters(schema)
+    except InvalidAnnotation as problem:
+        raise LocalProtocolError(f"the tool {name!r}: {problem}") from problem
 
 
 class Recovery(enum.Enum):
@@ -64,6 +69,11 @@ class ToolEntry:
     definition: JSONObject = attrs.field(validator=_check_definition)
     requires_task: bool = False
     recovery: Recovery = Recovery.FAIL
+
+    @property
+    def input_schema(self) -> JSONObject:
+        schema: JSONObject = self.definition["inputSchema"]
+        return schema
 
     @property
     def name(self) -> str:
@@ -149,6 +159,8 @@ class ServerConfig:
             ``None`` where the store lives and dies with this process.
         input_extension_ms: how much longer a task is kept, each time it comes due while a question stands open
             (DECISIONS D11); ``None`` to let it expire.
+        task_name_required: whether tasks/* over HTTP must come with ``Mcp-Name``; some peers leave it out
+            (DECISIONS D23). One that differs from the message is refused always.
         codec: another JSON codec than the standard one; see ``JsonCodec`` for what it must refuse.
 
     Raises:
@@ -168,6 +180,7 @@ class ServerConfig:
     list_ttl_ms: int = attrs.field(default=60_000, validator=_not_negative)
     list_cache_scope: str = attrs.field(default="private", validator=_check_scope)
     call_limit_ms: int | None = attrs.field(default=None, validator=_positive_or_none)
+    task_name_required: bool = True
     executor: str | None = None
     input_extension_ms: int | None = attrs.field(default=None, validator=_positive_or_none)
     limits: Limits = attrs.field(factory=Limits)

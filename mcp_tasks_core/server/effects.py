@@ -36,6 +36,14 @@ class Frame:
 
 
 @attrs.frozen(slots=True)
+class Acknowledge:
+    """A message that wants no answer was taken in, or could not be. HTTP says 202 or 400; pipes say nothing."""
+
+    stream_id: StreamId
+    accepted: bool
+
+
+@attrs.frozen(slots=True)
 class LoadTask:
     """Read a row. Answered by ``TaskLoaded`` or ``StoreFailed``."""
 
@@ -290,6 +298,7 @@ class Report:
 
 ServerEffect: TypeAlias = (
     Frame
+    | Acknowledge
     | LoadTask
     | StoreTask
     | ListDue

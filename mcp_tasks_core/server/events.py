@@ -16,6 +16,7 @@ from mcp_tasks_core.errors import ErrorObject
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, StreamId, TaskId, Ticket
 from mcp_tasks_core.server.config import ToolEntry
 from mcp_tasks_core.store import StoredTask
+from mcp_tasks_core.wire.headers import RoutingHeaders
 
 # --- from the transport
 
@@ -26,11 +27,13 @@ class MessageReceived:
 
     Args:
         owner: on whose behalf, as the transport knows it; nothing in the message can change it.
+        headers: the routing headers that came with it; ``None`` on transports that have none.
     """
 
     stream_id: StreamId
     payload: bytes
     owner: Owner
+    headers: RoutingHeaders | None = None
 
 
 @attrs.frozen(slots=True)

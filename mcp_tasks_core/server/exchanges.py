@@ -6,6 +6,7 @@ import attrs
 
 from mcp_tasks_core.access import Owner
 from mcp_tasks_core.identifiers import ProgressToken, RequestId, StreamId, Ticket, key_of_request_id
+from mcp_tasks_core.wire.headers import RoutingHeaders
 from mcp_tasks_core.wire.meta import RequestMeta
 
 
@@ -18,6 +19,7 @@ class Exchange:
 
     __slots__ = (
         "closed",
+        "headers",
         "id_bytes",
         "invocation",
         "meta",
@@ -30,7 +32,14 @@ class Exchange:
     )
 
     def __init__(
-        self, stream_id: StreamId, request_id: RequestId, id_bytes: bytes, method: str, owner: Owner, meta: RequestMeta
+        self,
+        stream_id: StreamId,
+        request_id: RequestId,
+        id_bytes: bytes,
+        method: str,
+        owner: Owner,
+        meta: RequestMeta,
+        headers: RoutingHeaders | None = None,
     ) -> None:
         self.stream_id = stream_id
         self.request_id = request_id
@@ -38,6 +47,7 @@ class Exchange:
         self.method = method
         self.owner = owner
         self.meta = meta
+        self.headers = headers
         self.closed = False
         self.ticket: Ticket | None = None
         self.invocation: Ticket | None = None

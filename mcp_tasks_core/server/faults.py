@@ -9,6 +9,7 @@ from typing import Final
 
 from mcp_tasks_core.capabilities import SUPPORTED_VERSIONS, TASKS_EXTENSION
 from mcp_tasks_core.errors import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -48,6 +49,18 @@ TASKS_NOT_DECLARED: Final = ErrorObject(
 
 def invalid_params(message: str) -> ErrorObject:
     return ErrorObject(INVALID_PARAMS, message)
+
+
+def header_missing(name: str) -> ErrorObject:
+    return ErrorObject(HEADER_MISMATCH, f"The header {name} is missing")
+
+
+def header_mismatch(name: str) -> ErrorObject:
+    return ErrorObject(HEADER_MISMATCH, f"The header {name} says something else than the message")
+
+
+def header_invalid(name: str, problem: str) -> ErrorObject:
+    return ErrorObject(HEADER_MISMATCH, f"The header {name} cannot be read: {problem}")
 
 
 def method_not_found(method: str) -> ErrorObject:

@@ -1,7 +1,7 @@
 """From bytes to an admitted request, in one order of checks (DECISIONS D24).
 
-Envelope readable, ``_meta`` there and typed, version supported, method known; what comes after that is the
-method's own: capability, params, owner, state.
+Envelope readable, ``_meta`` there and typed, version supported, method known, and the routing headers in between
+where the transport has any; what comes after that is the method's own: capability, params, owner, state.
 """
 
 from __future__ import annotations
@@ -13,10 +13,22 @@ import attrs
 
 from mcp_tasks_core.capabilities import SUPPORTED_VERSIONS
 from mcp_tasks_core.errors import INVALID_PARAMS, ErrorObject
-from mcp_tasks_core.identifiers import JSONValue, RequestId
+from mcp_tasks_core.identifiers import JSONObject, JSONValue, RequestId
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.wire.converter import DecodeError
+from mcp_tasks_core.wire.headers import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    NAME_MEMBERS,
+    PARAM_HEADER_PREFIX,
+    VERSION_HEADER,
+    HeaderParameter,
+    HeaderValueError,
+    RoutingHeaders,
+    decode_header_value,
+    header_matches,
+)
 from mcp_tasks_core.wire.json import JsonCodec, JsonError
 from mcp_tasks_core.wire.jsonrpc import Malformed, Notification, Request, Response, read_message
 from mcp_tasks_core.wire.meta import RequestMeta, read_request_meta
@@ -87,14 +99,69 @@ def _method_in(value: JSONValue) -> str:
     return method if isinstance(method, str) else ""
 
 
-def admit(request: Request, methods: Container[str]) -> Admitted | Refused:
-    """A request's standing before its own params are looked at. Source: basic, Per-request protocol fields."""
+def admit(
+    request: Request, methods: Container[str], headers: RoutingHeaders | None, *, task_name_required: bool
+) -> Admitted | Refused:
+    """A request's standing before its own params are looked at. Source: basic, Per-request protocol fields.
+
+    Args:
+        headers: ``None`` on transports that have none.
+        task_name_required: whether tasks/* must come with ``Mcp-Name`` (DECISIONS D23).
+    """
+    if headers is not None and headers.protocol_version is None:
+        return Refused(request.id, faults.header_missing(VERSION_HEADER), request.method)
     try:
         meta = read_request_meta(request.params)
     except DecodeError as problem:
         return Refused(request.id, faults.invalid_params(str(problem)), request.method)
+    if headers is not None and headers.protocol_version != meta.protocol_version:
+        return Refused(request.id, faults.header_mismatch(VERSION_HEADER), request.method)
     if meta.protocol_version not in SUPPORTED_VERSIONS:
         return Refused(request.id, faults.unsupported_version(meta.protocol_version), request.method)
+    if headers is not None and headers.method != request.method:
+        missing = headers.method is None
+        error = faults.header_missing(METHOD_HEADER) if missing else faults.header_mismatch(METHOD_HEADER)
+        return Refused(request.id, error, request.method)
     if request.method not in methods:
         return Refused(request.id, faults.method_not_found(request.method), request.method)
+    if headers is not None:
+        fault = _fault_of_name(request, headers, task_name_required=task_name_required)
+        if fault is not None:
+            return Refused(request.id, fault, request.method)
     return Admitted(request, meta)
+
+
+def _fault_of_name(request: Request, headers: RoutingHeaders, *, task_name_required: bool) -> ErrorObject | None:
+    """What is wrong with ``Mcp-Name``. A body without the name that it repeats is the params' own fault."""
+    member = NAME_MEMBERS.get(request.method)
+    value = None if member is None else request.params.get(member)
+    if not isinstance(value, str):
+        return None
+    if headers.name is None:
+        required = task_name_required or not request.method.startswith("tasks/")
+        return faults.header_missing(NAME_HEADER) if required else None
+    try:
+        matches = decode_header_value(headers.name) == value
+    except HeaderValueError as problem:
+        return faults.header_invalid(NAME_HEADER, str(problem))
+    return None if matches else faults.header_mismatch(NAME_HEADER)
+
+
+def fault_of_parameters(
+    parameters: tuple[HeaderParameter, ...], arguments: JSONObject, headers: RoutingHeaders
+) -> ErrorObject | None:
+    """What is wrong with the ``Mcp-Param-*`` headers of a tool call. Source: streamable-http, Server Behavior."""
+    for parameter in parameters:
+        header = PARAM_HEADER_PREFIX + parameter.name
+        raw, value = headers.params.get(parameter.name.lower()), parameter.value_in(arguments)
+        if raw is None:
+            if value is not None:
+                return faults.header_missing(header)
+            continue
+        try:
+            text = decode_header_value(raw)
+        except HeaderValueError as problem:
+            return faults.header_invalid(header, str(problem))
+        if value is None or not header_matches(text, value):
+            return faults.header_mismatch(header)
+    return None

@@ -16,7 +16,7 @@ from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.calls import Calls
 from mcp_tasks_core.server.catalogue import Catalogue, UnknownCursor, discover_result
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry, check_tools
-from mcp_tasks_core.server.effects import CancelCall, ServerEffect, Severity
+from mcp_tasks_core.server.effects import Acknowledge, CancelCall, ServerEffect, Severity
 from mcp_tasks_core.server.events import (
     AccessDecided,
     CallLogged,
@@ -51,7 +51,7 @@ from mcp_tasks_core.server.exchanges import Exchange, ExchangeTable, OpenExchang
 from mcp_tasks_core.server.expiry import Expiry
 from mcp_tasks_core.server.machine import Machine
 from mcp_tasks_core.server.native import NativeSources
-from mcp_tasks_core.server.negotiation import Admitted, Ignored, Refused, admit, read
+from mcp_tasks_core.server.negotiation import Admitted, Ignored, Refused, admit, fault_of_parameters, read
 from mcp_tasks_core.server.notices import log_params, progress_params
 from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.rounds import Rounds
@@ -229,17 +229,20 @@ class ServerProtocol:
             self._requested(event, message)
         elif type(message) is Notification:
             self._notified(stream_id, message)
+            self._machine.emit(Acknowledge(stream_id, True))
         elif type(message) is Refused:
             self._replies.refuse(stream_id, message.request_id, message.error, message.method)
         elif type(message) is Ignored:
             self._machine.report(Severity.WARNING, f"ignored on stream {stream_id}: {message.reason}")
+            self._machine.emit(Acknowledge(stream_id, False))
 
     def _requested(self, event: MessageReceived, request: Request) -> None:
         stream_id = event.stream_id
         if self._exchanges.find(stream_id, request.id) is not None:
             self._replies.refuse(stream_id, request.id, faults.DUPLICATE_ID, request.method)
             return
-        verdict = admit(request, self._methods)
+        headers, required = event.headers, self._config.task_name_required
+        verdict = admit(request, self._methods, headers, task_name_required=required)
         if type(verdict) is Refused:
             self._replies.refuse(stream_id, verdict.request_id, verdict.error, verdict.method)
             return
@@ -248,7 +251,7 @@ class ServerProtocol:
             self._replies.refuse(stream_id, request.id, faults.TOO_MANY_REQUESTS, request.method)
             return
         id_bytes = encode_id(request.id, self._machine.codec)
-        exchange = Exchange(stream_id, request.id, id_bytes, request.method, event.owner, verdict.meta)
+        exchange = Exchange(stream_id, request.id, id_bytes, request.method, event.owner, verdict.meta, headers)
         self._exchanges.add(exchange)
         try:
             self._methods[request.method](exchange, request.params)
@@ -317,9 +320,13 @@ class ServerProtocol:
         tool = self._catalogue.find(name)
         if tool is None:
             raise Refusal(faults.invalid_params(f"Unknown tool: {name}"))
+        arguments = params.get("arguments", {})
+        if exchange.headers is not None and type(arguments) is dict:
+            fault = fault_of_parameters(self._catalogue.header_parameters(name), arguments, exchange.headers)
+            if fault is not None:
+                raise Refusal(fault)
         if tool.requires_task and not exchange.meta.capabilities.declares_tasks:
             raise Refusal(faults.TASKS_NOT_DECLARED)
-        arguments = params.get("arguments", {})
         if type(arguments) is not dict:
             raise Refusal(faults.invalid_params("params.arguments: an object"))
         procedure = self._calls.call_tool(exchange, params, name, arguments)

@@ -24,6 +24,7 @@ from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.request_state import RequestStateKey
 from mcp_tasks_core.server.effects import (
     AbandonWork,
+    Acknowledge,
     AdoptWork,
     AskSource,
     Authorize,
@@ -195,6 +196,7 @@ class ServerEngine:
         ask_store = self._ask_blocking_store if blocks else self._ask_store
         self._effects = {
             Frame: self._send,
+            Acknowledge: _nothing,  # on a pipe nothing answers a notification
             LoadTask: ask_store if blocks else self._load,
             StoreTask: ask_store,
             ListDue: ask_store,
