@@ -206,6 +206,9 @@ class Calls:
         if not self._machine.hold(task_id):
             raise self._id_taken(task_id)
         try:
+            if deferred.deferral is Deferral.CLAIM and (yield from self._storing.load(task_id)) is not None:
+                # An uncertain create could not tell an equal claim of before from its own.
+                raise self._id_taken(task_id)
             state = yield from self._store_and_read(record)
             if exchange.closed and not deferred.detach_on_disconnect:
                 yield from self._end_unannounced(task_id)
