@@ -51,6 +51,11 @@ def order(server: ServerHarness) -> list[str]:
     return [type(effect).__name__ for effect in server.effects if isinstance(effect, ORDER)]
 
 
+def invoked(defer: Defer) -> list[str]:
+    """What comes before the create: an id that the application chose is looked for first."""
+    return ["InvokeTool", "LoadTask"] if defer.deferral is Deferral.CLAIM else ["InvokeTool"]
+
+
 def rows(server: ServerHarness) -> list[Any]:
     store = server.store
     assert isinstance(store, MemoryTaskStore)
@@ -197,7 +202,7 @@ def test_an_id_that_is_taken_is_not_given_again_and_the_first_task_is_unharmed()
     server.forget()
     other = call(server, owner=Owner("other", "owner"))
     assert other["error"] == {"code": -32603, "message": "Internal error"}
-    assert order(server) == ["InvokeTool", "StoreTask", "AbandonWork", "Frame"]
+    assert order(server) == ["InvokeTool", "LoadTask", "AbandonWork", "Frame"]
     assert server.record("mine") == before
 
 
@@ -382,7 +387,7 @@ def test_a_status_message_is_cut_to_its_limit() -> None:
 def test_work_that_runs_already_is_adopted_after_the_handle(defer: Defer) -> None:
     server = bench(defer=defer)
     task_id = call(server)["result"]["taskId"]
-    assert order(server) == ["InvokeTool", "StoreTask", "LoadTask", "Frame", "AdoptWork"]
+    assert order(server) == [*invoked(defer), "StoreTask", "LoadTask", "Frame", "AdoptWork"]
     assert server.effects_of(AdoptWork)[0].task_id == task_id
     assert (task_id == "mine") is (defer.deferral is Deferral.CLAIM)
 
@@ -393,7 +398,7 @@ def test_work_that_runs_already_is_told_to_stop_when_its_task_cannot_be_stored(d
     server = bench(defer=defer)
     server.script(StoreTask, StoreFault.FAIL)
     assert "error" in call(server)
-    assert order(server) == ["InvokeTool", "StoreTask", "AbandonWork", "Frame"]
+    assert order(server) == [*invoked(defer), "StoreTask", "AbandonWork", "Frame"]
 
 
 # --- the caller goes away
