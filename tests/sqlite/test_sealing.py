@@ -56,7 +56,9 @@ def test_the_first_key_seals_and_every_key_opens():
     assert both.load(TaskId("a")) == row("a", payload=b"first")
     assert both.swap(row("a", 2, payload=b"second"))
     assert sealed(inner, NEW).load(TaskId("a")) == row("a", 2, payload=b"second")
-    with pytest.raises(KeyMissing, match="task a was sealed with the key '2026', which is not among those given: '2025'"):
+    with pytest.raises(
+        KeyMissing, match="task a was sealed with the key '2026', which is not among those given: '2025'"
+    ):
         sealed(inner, OLD).load(TaskId("a"))
 
 

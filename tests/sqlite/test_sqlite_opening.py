@@ -235,7 +235,7 @@ def test_a_file_that_is_locked_while_it_is_to_be_made_is_refused_after_the_wait(
     path.touch(mode=0o600)
     with connect(path) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreNotOpened, match="another process has held .* locked for 30 ms"):
+        with pytest.raises(StoreNotOpened, match=r"another process has held .* locked for 30 ms"):
             SqliteTaskStore(path, busy_wait_ms=30)
 
 

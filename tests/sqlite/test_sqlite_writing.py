@@ -42,7 +42,9 @@ def test_reads_go_on_and_writes_fail_cleanly_while_another_process_holds_the_wri
         lambda: store.delete(TaskId("a"), Revision(1)),
         lambda: store.hold_lease("p1", 10),
     ):
-        with pytest.raises(StoreError, match=r"another process has held the write lock of .*tasks\.db for \d+ ms") as said:
+        with pytest.raises(
+            StoreError, match=r"another process has held the write lock of .*tasks\.db for \d+ ms"
+        ) as said:
             write()
         assert type(said.value) is StoreError
         assert "nothing was changed" in str(said.value)
@@ -76,7 +78,7 @@ def test_closing_a_store_ends_the_wait_for_another_process(open_store, foreign):
         while not waiting.running():
             pass
         store.close()
-        with pytest.raises(StoreError, match="has held the write lock|is closed"):
+        with pytest.raises(StoreError, match=r"has held the write lock|is closed"):
             waiting.result(60)
 
 
@@ -129,9 +131,9 @@ def transactions_of(commits: GroupCommit) -> list[str]:
 
 
 def create(name: str):
-    return lambda connection: connection.execute(
-        "INSERT INTO leases VALUES (?, 1) ON CONFLICT DO NOTHING", (name,)
-    ).rowcount
+    return lambda connection: (
+        connection.execute("INSERT INTO leases VALUES (?, 1) ON CONFLICT DO NOTHING", (name,)).rowcount
+    )
 
 
 def behind_a_leader(commits: GroupCommit, operations) -> list:
@@ -323,7 +325,7 @@ def test_uncertain_is_a_store_error_that_a_full_disk_does_not_raise(open_store):
     assert issubclass(StoreUncertain, StoreError)
     [(pages,)] = store._query("PRAGMA page_count")
     store._write(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 1}").fetchall())
-    with pytest.raises(StoreError, match="the disk that holds .* is full") as said:
+    with pytest.raises(StoreError, match=r"the disk that holds .* is full") as said:
         store.create(row("a", payload=b"x" * 100_000))
     assert type(said.value) is StoreError
     assert store.load(TaskId("a")) is None
