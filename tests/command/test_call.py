@@ -237,6 +237,22 @@ def test_interrupt_cancels_and_says_so(recording: Any, tool: str, method: str, s
     assert recording.methods.count(method) == 1
 
 
+def test_second_interrupt_waits_for_nothing_more(recording: Any) -> None:
+    command = [*CALL, "work_in_a_thread", "--", *recording.command]
+    with subprocess.Popen(
+        command, cwd=HERE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        assert any("the call is task" in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        assert any("Ctrl-C again leaves at once" in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        assert list(lines)[-1] == "mcp-tasks: interrupted twice: nothing more was waited for\n"
+        assert process.wait(30) == 130
+    assert recording.methods.count("tasks/cancel") == 1
+
+
 ANSWERS = """
 import json, sys
 for line in sys.stdin:

@@ -97,7 +97,7 @@ def test_person_is_told_what_is_wrong_and_asked_again(recording: Any, backend: s
         session.type("9\n")
         session.expect("ratio (number, required): ")
         session.type("0.5\n")
-        session.expect("draft (yes or no, may be left empty) [yes]: ")
+        session.expect("draft (yes or no) [yes]: ")
         session.type("\n")
         session.expect("tags (choices, separated by commas")
         session.type("1, c\n")
@@ -188,4 +188,11 @@ def test_demo_asks_the_person(sample_server: list[str]) -> None:
         session.type("4\n")
         session.expect('-> tasks/update  quarter: accept {"quarter": "Q4"}')
         session.expect("Report on sales, Q4: 3 pages.")
+        assert session.finish() == (0, "")
+
+
+def test_person_who_starts_a_server_by_hand_is_told_what_speaks_to_it() -> None:
+    with at_terminal("serve", "sample_app:app") as session:
+        session.expect("mcp-tasks call TOOL -- mcp-tasks serve sample_app:app")
+        session.type("\x04")
         assert session.finish() == (0, "")

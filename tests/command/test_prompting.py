@@ -124,7 +124,7 @@ def test_titles_descriptions_bounds_and_choices_are_shown() -> None:
         "Quarter: of this year",
         "1. q1, First quarter",
         "Quarter (one of these, required): ",
-        "pages (integer, at least 1, at most 9, required) [3]: ",
+        "pages (integer, at least 1, at most 9) [3]: ",
     ):
         assert shown in person.screen
 

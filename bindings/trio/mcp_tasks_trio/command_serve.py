@@ -25,6 +25,12 @@ def run_serve(spec: str, *, backend: str, log_level: str) -> int:
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if sys.stdin.isatty():
+        print(
+            f"mcp-tasks: {application.name} is served on stdin and stdout, where a program is to speak to it, such as"
+            f" mcp-tasks call TOOL -- mcp-tasks serve {spec}",
+            file=sys.stderr,
+        )
     return run_stdio(application, backend=backend)
 
 

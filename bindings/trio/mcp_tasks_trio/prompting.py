@@ -177,9 +177,10 @@ class Field:
         return lines
 
     def prompt(self) -> str:
-        facts = [self._kind(), *self._bounds(), "required" if self.required else "may be left empty"]
-        default = f" [{printable(self._shown_default())}]" if "default" in self.schema else ""
-        return f"{self.label} ({', '.join(facts)}){default}"
+        facts = [self._kind(), *self._bounds()]
+        if "default" in self.schema:
+            return f"{self.label} ({', '.join(facts)}) [{printable(self._shown_default())}]"
+        return f"{self.label} ({', '.join(facts)}, {'required' if self.required else 'may be left empty'})"
 
     def read(self, text: str) -> JSONValue | LeftOut | Problem:
         """The value that was typed."""
