@@ -1,0 +1,240 @@
+"""What the durable store costs, against the same disk's bare SQLite commits in the same run.
+
+``python -m benchmarks.durable_store [--rows 1000000] [--folder DIR]``
+
+Creates: bare SQLite inserts the id and the payload of each task into a table with nothing but these two, one commit
+each, on one connection with the same settings. The store and bare SQLite take turns, block by block, so that whatever
+else the disk does meets both. Sizes: get, swap and create on stores of more and more tasks, built in large
+transactions, with single calls on rows picked at random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import sqlite3
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from mcp_tasks_core.identifiers import Revision, TaskId
+from mcp_tasks_core.store import StoredTask
+from mcp_tasks_sqlite import SqliteTaskStore
+
+PAYLOAD = secrets.token_bytes(800)  # the record of a small tool call
+BLOCK = 160
+BLOCKS = 40
+CREATORS = 16
+SIZES = (1_000, 100_000, 1_000_000)
+CALLS = 1_500
+
+
+def row(task_id: str, revision: int = 1, number: int = 0) -> StoredTask:
+    return StoredTask(
+        task_id=TaskId(task_id),
+        owner=("local", f"subject {number % 100}"),
+        status="working",
+        revision=Revision(revision),
+        due_at_ms=1_800_000_000_000 + number,
+        executor=f"executor {number % 4}",
+        payload=PAYLOAD,
+    )
+
+
+def new_id() -> str:
+    return secrets.token_urlsafe(24)
+
+
+# --- creates
+
+
+class BareCommits:
+    """One connection, one insert in each transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("CREATE TABLE tasks (task_id TEXT NOT NULL PRIMARY KEY, payload BLOB NOT NULL)")
+
+    def create(self, number: int) -> None:
+        for _ in range(number):
+            self._connection.execute("INSERT INTO tasks VALUES (?, ?)", (new_id(), PAYLOAD))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Creators:
+    """Threads that create tasks side by side whenever they are let go, and wait for each other in between."""
+
+    def __init__(self, store: SqliteTaskStore, number: int) -> None:
+        self._store = store
+        self._number = number
+        self._share = 0
+        self._start, self._end = threading.Barrier(number + 1), threading.Barrier(number + 1)
+        for _ in range(number):
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def create(self, number: int) -> None:
+        self._share = number // self._number
+        self._start.wait()
+        self._end.wait()
+
+    def _run(self) -> None:
+        while True:
+            self._start.wait()
+            for _ in range(self._share):
+                assert self._store.create(row(new_id()))
+            self._end.wait()
+
+
+def create_one_by_one(store: SqliteTaskStore) -> Callable[[int], None]:
+    def create(number: int) -> None:
+        for _ in range(number):
+            assert store.create(row(new_id()))
+
+    return create
+
+
+def timed(create: Callable[[int], None], number: int) -> float:
+    started = time.perf_counter()
+    create(number)
+    return time.perf_counter() - started
+
+
+def measure_creates(folder: Path) -> None:
+    with (
+        closing(BareCommits(folder / "bare.db")) as bare,
+        SqliteTaskStore(folder / "one.db") as one,
+        SqliteTaskStore(folder / "many.db") as many,
+    ):
+        contenders = {
+            "bare SQLite, one commit each": bare.create,
+            "store, 1 writer": create_one_by_one(one),
+            f"store, {CREATORS} creators": Creators(many, CREATORS).create,
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        for block in range(BLOCKS + 2):
+            order = list(contenders.items())
+            random.shuffle(order)
+            for name, create in order:
+                spent = timed(create, BLOCK)
+                if block >= 2:  # the first ones fill caches
+                    seconds[name].append(spent)
+    bare_name = next(iter(contenders))
+    print(f"creates, {len(PAYLOAD)} bytes each, {BLOCKS} interleaved blocks of {BLOCK}, synchronous FULL")
+    for name, spent in seconds.items():
+        ratio = sum(seconds[bare_name]) / sum(spent)
+        middle = statistics.median(bare / own for bare, own in zip(seconds[bare_name], spent, strict=True))
+        rate = BLOCK * BLOCKS / sum(spent)
+        print(f"  {name:30} {rate:8.0f}/s   {ratio:5.2f} of bare (median of the blocks {middle:.2f})")
+
+
+# --- sizes
+
+
+def fill(path: Path, first: int, until: int) -> None:
+    """Tasks written past the store, many in one transaction; triggers keep its sums as ever."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        [(position,)] = connection.execute("SELECT position FROM totals").fetchall()
+        connection.executemany(
+            "INSERT INTO tasks (task_id, tenant, subject, status, revision, due_at_ms, executor, changed, "
+            "changed_at_ms, payload) VALUES (?, 'local', ?, 'working', 1, ?, ?, ?, 0, ?)",
+            (
+                (
+                    name_of(n),
+                    f"subject {n % 100}",
+                    1_800_000_000_000 + n,
+                    f"executor {n % 4}",
+                    position + n + 1,
+                    PAYLOAD,
+                )
+                for n in range(first, until)
+            ),
+        )
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def name_of(number: int) -> str:
+    """Ids that are spread over the whole index, as random ones are, and can be found again."""
+    return random.Random(number).randbytes(24).hex()[:32]
+
+
+def latencies(call: Callable[[int], object], numbers: list[int]) -> Iterator[float]:
+    for number in numbers:
+        started = time.perf_counter()
+        call(number)
+        yield (time.perf_counter() - started) * 1_000_000
+
+
+def measure_sizes(folder: Path, rows_max: int) -> None:
+    sizes = [size for size in SIZES if size <= rows_max]
+    path = folder / "sizes.db"
+    limit = 2 * rows_max
+    SqliteTaskStore(path, capacity=limit).close()
+    filled, first_medians = 0, {}
+    print(f"\nlatency in µs, median and 90th percentile of {CALLS} single calls, 100 owners, 4 executors")
+    for size in sizes:
+        fill(path, filled, size)
+        filled = size
+        with SqliteTaskStore(path, capacity=limit, capacity_per_owner=limit) as store:
+            measured = measure_calls(store, size)
+        cells = []
+        for name, values in measured.items():
+            median, high = statistics.median(values), statistics.quantiles(values, n=10)[-1]
+            first_medians.setdefault(name, median)
+            cells.append(f"{name} {median:6.0f} {high:6.0f} ({median / first_medians[name]:4.2f}x)")
+        print(f"  {size:>9,} tasks   " + "   ".join(cells))
+
+
+def measure_calls(store: SqliteTaskStore, size: int) -> dict[str, list[float]]:
+    chosen = random.Random(size)
+    numbers = [chosen.randrange(size) for _ in range(2 * CALLS)]
+
+    def swap(number: int) -> None:
+        found = store.load(TaskId(name_of(number)))
+        assert found is not None
+        rows.append(row(name_of(number), found.revision + 1, number))
+
+    def get(number: int) -> None:
+        assert store.load(names[number]) is not None
+
+    names = {number: TaskId(name_of(number)) for number in numbers}
+    list(latencies(get, numbers[:CALLS]))  # pages that were just written may still be under way to the disk
+    measured = {"get": list(latencies(get, numbers[CALLS:]))}
+    rows: list[StoredTask] = []
+    spent = []
+    for number in numbers[CALLS:]:
+        swap(number)
+        spent += latencies(lambda _: store.swap(rows[-1]), [number])
+    measured["swap"] = spent
+    fresh = [row(new_id(), 1, number) for number in range(CALLS // 3)]
+    measured["create"] = list(latencies(lambda number: store.create(fresh[number]), list(range(len(fresh)))))
+    measured["due"] = list(latencies(lambda _: store.list_due(1_800_000_000_100, 256), list(range(50))))
+    measured["orphans"] = list(latencies(lambda _: store.list_orphans(0, 16), list(range(50))))
+    for new in fresh:
+        store.delete(new.task_id, Revision(1))
+    return measured
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(prog="python -m benchmarks.durable_store", description=__doc__.split("\n")[0])
+    options.add_argument("--rows", type=int, default=SIZES[-1], help="the largest store, in tasks")
+    options.add_argument("--folder", type=Path, help="on the disk to be measured; the temporary folder's otherwise")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
+        measure_creates(Path(folder))
+        measure_sizes(Path(folder), chosen.rows)
+
+
+if __name__ == "__main__":
+    main()
