@@ -4,8 +4,17 @@ The sealed stores need the extra ``encryption``; everything else needs the stand
 """
 
 from mcp_tasks_sqlite.faults import StoreNotOpened
-from mcp_tasks_sqlite.sealing import KeyMissing, SealBroken, SealedLocalTaskStore, SealedTaskStore, SealingKey
+from mcp_tasks_sqlite.key_file import read_key_file
+from mcp_tasks_sqlite.sealing import (
+    KeyMissing,
+    SealBroken,
+    SealedLocalTaskStore,
+    SealedTaskStore,
+    SealingKey,
+    sealing_key_id,
+)
 from mcp_tasks_sqlite.store import SqliteTaskStore
+from mcp_tasks_sqlite.viewing import SqliteStoreView, ViewedTask
 
 __all__ = [
     "KeyMissing",
@@ -13,6 +22,10 @@ __all__ = [
     "SealedLocalTaskStore",
     "SealedTaskStore",
     "SealingKey",
+    "SqliteStoreView",
     "SqliteTaskStore",
     "StoreNotOpened",
+    "ViewedTask",
+    "read_key_file",
+    "sealing_key_id",
 ]

@@ -9,6 +9,7 @@ from mcp_tasks_core.records import UnreadableRecord, decode_record
 from mcp_tasks_core.store import StoredTask, StoreError
 
 Query = Callable[[str], list[Any]]
+OpenRow = Callable[[StoredTask], "StoredTask | None"]
 
 # (what is compared, how it is kept, how it is counted). Each pair is read in one statement, so in one snapshot.
 _SUMS: Final = (
@@ -34,10 +35,13 @@ _SUMS: Final = (
 )
 
 
-def problems_of(
-    query: Query, rows: Callable[[], Iterable[StoredTask]], open_row: Callable[[StoredTask], StoredTask] | None
-) -> Iterator[str]:
-    """One sentence for each thing that is wrong."""
+def problems_of(query: Query, rows: Callable[[], Iterable[StoredTask]], open_row: OpenRow | None) -> Iterator[str]:
+    """One sentence for each thing that is wrong.
+
+    Args:
+        open_row: gives a row its readable payload, where payloads are sealed; ``None`` for one that cannot be read
+            here, and whose columns alone are looked at.
+    """
     try:
         for (text,) in query("PRAGMA integrity_check"):
             if text != "ok":
@@ -52,11 +56,16 @@ def problems_of(
         yield str(error)
 
 
-def _problems_of_row(row: StoredTask, open_row: Callable[[StoredTask], StoredTask] | None) -> Iterator[str]:
+def _problems_of_row(row: StoredTask, open_row: OpenRow | None) -> Iterator[str]:
+    if row.revision < 1:
+        yield f"task {row.task_id}: revision {row.revision}, and the first one is 1"
     try:
-        record = decode_record((row if open_row is None else open_row(row)).payload)
+        opened = row if open_row is None else open_row(row)
+        record = None if opened is None else decode_record(opened.payload)
     except (StoreError, UnreadableRecord) as error:
         yield f"task {row.task_id}: {error}"
+        return
+    if record is None:
         return
     executor = None if record.is_terminal else record.executor
     for name, column, value in (
@@ -67,5 +76,3 @@ def _problems_of_row(row: StoredTask, open_row: Callable[[StoredTask], StoredTas
     ):
         if column != value:
             yield f"task {row.task_id}: its column {name} says {column!r}, its record {value!r}"
-    if row.revision < 1:
-        yield f"task {row.task_id}: revision {row.revision}, and the first one is 1"

@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
 
 import attrs
 
@@ -21,6 +22,7 @@ Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 _OWNER_ALONE: Final = 0o600
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LOCK_PAUSE_SECONDS: Final = 0.005
+_FIRST_LOOK_MS: Final = 5_000  # another process has the whole file for itself only while it repairs the log
 # What the write-ahead log may keep of the disk after a burst. 64 MiB: sixteen times what one checkpoint leaves.
 _LOG_BYTES_KEPT: Final = 64 * 1024 * 1024
 
@@ -33,6 +35,7 @@ class StoreFile:
         path: absolute, so that a change of the working directory changes nothing.
         device, inode: which file it was when it was opened.
         process_id: the process that opened it, and the only one that may use it.
+        reads_only: no connection of this process can change the file.
     """
 
     path: str
@@ -40,6 +43,7 @@ class StoreFile:
     inode: int
     process_id: int
     synchronous: Synchronous
+    reads_only: bool = False
 
     def connect(self, *, wait_ms: int, reads_only: bool) -> sqlite3.Connection:
         """A connection of this process to this very file.
@@ -52,7 +56,7 @@ class StoreFile:
         """
         self.verify_in_place()
         try:
-            connection = _connect(self.path, wait_ms)
+            connection = _connect(self.path, wait_ms, reads_only=self.reads_only)
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES_KEPT}")
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -105,7 +109,7 @@ def open_file(
     """
     absolute = _absolute(path)
     _make_file(absolute)
-    _verify_privacy(absolute)
+    verify_privacy(absolute)
     try:
         connection = _connect(absolute, 0)
         try:
@@ -117,12 +121,47 @@ def open_file(
         raise StoreNotOpened(explain(error, absolute)) from error
     except OSError as error:
         raise StoreNotOpened(f"the store {absolute} went away while it was opened: {error.strerror}") from error
+    return _store_file(absolute, found, synchronous, reads_only=False)
+
+
+def open_existing(path: str | os.PathLike[str]) -> StoreFile:
+    """Find the file of a store, for reading alone. It is neither made, nor migrated, nor changed.
+
+    SQLite puts the files -wal and -shm beside it, as it does for whoever reads.
+
+    Raises:
+        LocalProtocolError: the path is no path of a file.
+        StoreNotOpened: there is no such file, or it is not a store of this version.
+    """
+    absolute = _absolute(path)
+    try:
+        found = os.stat(absolute)
+    except OSError as error:
+        raise StoreNotOpened(f"there is no store {absolute}: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreNotOpened(f"{absolute} is not a file, so it cannot be a store")
+    try:
+        connection = _connect(absolute, _FIRST_LOOK_MS, reads_only=True)
+        try:
+            migration_needed = needs_migration(connection, absolute, MIGRATIONS)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise StoreNotOpened(explain(error, absolute)) from error
+    if migration_needed:
+        what = "is empty" if found.st_size == 0 else "has the schema of an earlier version"
+        raise StoreNotOpened(f"{absolute} {what}; a server that opens it makes it a store of this version")
+    return _store_file(absolute, found, "FULL", reads_only=True)
+
+
+def _store_file(path: str, found: os.stat_result, synchronous: Synchronous, *, reads_only: bool) -> StoreFile:
     return StoreFile(
-        path=absolute,
+        path=path,
         device=found.st_dev,
         inode=found.st_ino,
         process_id=os.getpid(),
         synchronous=synchronous,
+        reads_only=reads_only,
     )
 
 
@@ -152,8 +191,12 @@ def _make_file(path: str) -> None:
         raise StoreNotOpened(f"{path} cannot be made: {error.strerror}") from error
 
 
-def _verify_privacy(path: str) -> None:
-    """Refuse files that others may read or write: tasks hold what people typed in, and what tools answered."""
+def verify_privacy(path: str) -> None:
+    """Refuse files that others may read or write: tasks hold what people typed in, and what tools answered.
+
+    Raises:
+        StoreNotOpened: the file of a store, or one of those that belong to it, is such a file.
+    """
     if os.name != "posix":
         return
     for name in (path, f"{path}-wal", f"{path}-shm"):
@@ -170,9 +213,10 @@ def _verify_privacy(path: str) -> None:
             )
 
 
-def _connect(path: str, wait_ms: int) -> sqlite3.Connection:
+def _connect(path: str, wait_ms: int, *, reads_only: bool = False) -> sqlite3.Connection:
+    name = f"file:{quote(path)}?mode=ro" if reads_only else path
     # Transactions are begun by hand: the module's own are deferred, and fail at once when another writer was first.
-    return sqlite3.connect(path, timeout=wait_ms / 1000, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(name, timeout=wait_ms / 1000, isolation_level=None, check_same_thread=False, uri=reads_only)
 
 
 def _prepare(connection: sqlite3.Connection, path: str, wait_ms: int, migrations: Sequence[Migration]) -> None:

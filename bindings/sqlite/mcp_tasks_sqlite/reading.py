@@ -6,12 +6,45 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mcp_tasks_core.store import StoreError
+from mcp_tasks_core.store import StoredTask, StoreError
+from mcp_tasks_core.tasks import TERMINAL
 from mcp_tasks_sqlite.faults import explain, is_lock
 from mcp_tasks_sqlite.opening import StoreFile
 
 # Connections kept for the next reader. 16: more than any runner's pool of store threads.
 _KEPT_MAX: Final = 16
+
+COLUMNS: Final = "task_id, tenant, subject, status, revision, due_at_ms, executor, payload"
+"""What ``stored_task`` makes a row of."""
+
+
+def stored_task(values: Sequence[Any]) -> StoredTask:
+    """The row that these columns hold.
+
+    Raises:
+        StoreError: the payload is none.
+    """
+    task_id, tenant, subject, status, revision, due_at_ms, executor, payload = values
+    if type(payload) is not bytes:
+        raise StoreError(f"task {task_id}: the payload column holds {type(payload).__name__}, not bytes; run check")
+    return StoredTask(
+        task_id=task_id,
+        owner=(tenant, subject),
+        status=status,
+        revision=revision,
+        due_at_ms=due_at_ms,
+        executor=executor,
+        payload=payload,
+    )
+
+
+def purgeable(before_ms: int, due_by_ms: int | None) -> tuple[str, tuple[object, ...]]:
+    """The condition, and its values, for terminal tasks that are unchanged since a moment and due by another."""
+    terminal = tuple(sorted(status.value for status in TERMINAL))
+    condition = f"changed_at_ms < ? AND status IN ({', '.join('?' * len(terminal))})"
+    if due_by_ms is None:
+        return condition, (before_ms, *terminal)
+    return f"{condition} AND due_at_ms <= ?", (before_ms, *terminal, due_by_ms)
 
 
 class ReadConnections:

@@ -151,7 +151,7 @@ class SealedLocalTaskStore:
     def _open(self, sealed: bytes, bound: bytes, subject: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
-        key_id = _key_id_of(sealed)
+        key_id = sealing_key_id(sealed)
         if key_id is None:
             raise SealBroken(f"{subject} is not sealed, and this store takes sealed payloads alone")
         cipher = self._ciphers.get(key_id)
@@ -204,7 +204,7 @@ class SealedTaskStore(SealedLocalTaskStore):
         secrets = [(key_id, held, self._open(held, bound, subject)) for key_id, held in sealed]
         for key_id, held, secret in secrets:
             # Secrets have no end of their own: sealed anew, they do not keep an old key in use for ever.
-            if _key_id_of(held) != self._sealing and isinstance(self._shared, _ReplacesSecrets):
+            if sealing_key_id(held) != self._sealing and isinstance(self._shared, _ReplacesSecrets):
                 self._shared.replace_request_state_secret(key_id, held, self._seal(secret, bound))
         return [(key_id, secret) for key_id, _, secret in secrets]
 
@@ -229,8 +229,8 @@ def _parts(*parts: str) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in encoded)
 
 
-def _key_id_of(sealed: bytes) -> str | None:
-    """The id of the key that sealed these bytes; ``None`` when they were not sealed."""
+def sealing_key_id(sealed: bytes) -> str | None:
+    """The id of the key that sealed this payload; ``None`` when it was not sealed. Needs no key."""
     start = len(_MAGIC) + 1
     if len(sealed) < start or not sealed.startswith(_MAGIC):
         return None

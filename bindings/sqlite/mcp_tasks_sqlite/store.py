@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import Revision, TaskId
-from mcp_tasks_core.store import CapacityExceeded, SharedTaskStore, StoredTask, StoreError
-from mcp_tasks_core.tasks import TERMINAL
-from mcp_tasks_sqlite.checking import problems_of
+from mcp_tasks_core.store import CapacityExceeded, SharedTaskStore, StoredTask
+from mcp_tasks_sqlite.checking import OpenRow, problems_of
 from mcp_tasks_sqlite.committing import GroupCommit, Operation, T
 from mcp_tasks_sqlite.opening import Synchronous, open_file
-from mcp_tasks_sqlite.reading import ReadConnections
+from mcp_tasks_sqlite.reading import COLUMNS, ReadConnections, purgeable, stored_task
 
 _SECRET_BYTES_MIN: Final = 32
 _PAGE_ROWS: Final = 256
 # Expired leases are forgotten this long after the newest one: none that a clock set back could still count.
 _LEASE_KEPT_MS: Final = 24 * 60 * 60 * 1000
 
-_COLUMNS: Final = "task_id, tenant, subject, status, revision, due_at_ms, executor, payload"
-_LOAD: Final = f"SELECT {_COLUMNS} FROM tasks WHERE task_id = ?"
+_LOAD: Final = f"SELECT {COLUMNS} FROM tasks WHERE task_id = ?"
 _CREATE: Final = f"""
-    INSERT INTO tasks ({_COLUMNS}, changed_at_ms, changed)
+    INSERT INTO tasks ({COLUMNS}, changed_at_ms, changed)
     SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, position + 1 FROM totals
     WHERE tasks < ? AND coalesce((SELECT tasks FROM owners WHERE tenant = ? AND subject = ?), 0) < ?
     ON CONFLICT (task_id) DO NOTHING
@@ -39,7 +37,7 @@ _SWAP: Final = """
     WHERE task_id = ? AND revision = ?
 """
 _DELETE: Final = "DELETE FROM tasks WHERE task_id = ? AND revision = ?"
-_LIST_DUE: Final = f"SELECT {_COLUMNS} FROM tasks WHERE due_at_ms <= ? ORDER BY due_at_ms LIMIT ?"
+_LIST_DUE: Final = f"SELECT {COLUMNS} FROM tasks WHERE due_at_ms <= ? ORDER BY due_at_ms LIMIT ?"
 # From name to name through the index, so that a million tasks of living processes cost no more than one.
 _LIST_ORPHANS: Final = f"""
     WITH RECURSIVE names (name) AS (
@@ -47,7 +45,7 @@ _LIST_ORPHANS: Final = f"""
         UNION ALL
         SELECT (SELECT min(executor) FROM tasks WHERE executor > name) FROM names WHERE name IS NOT NULL
     )
-    SELECT {_COLUMNS} FROM names CROSS JOIN tasks ON executor = name
+    SELECT {COLUMNS} FROM names CROSS JOIN tasks ON executor = name
     WHERE NOT EXISTS (SELECT 1 FROM leases WHERE leases.executor = name AND until_ms > ?)
     LIMIT ?
 """
@@ -136,14 +134,14 @@ class SqliteTaskStore:
 
     def load(self, task_id: TaskId) -> StoredTask | None:
         rows = self._query(_LOAD, (task_id,))
-        return _row(rows[0]) if rows else None
+        return stored_task(rows[0]) if rows else None
 
     def swap(self, row: StoredTask) -> bool:
         values = (*_fields(row), self._clock(), row.task_id, row.revision - 1)
         return self._write(lambda connection: connection.execute(_SWAP, values).rowcount == 1)
 
     def list_due(self, until_ms: int, limit: int) -> list[StoredTask]:
-        return [_row(values) for values in self._query(_LIST_DUE, (until_ms, max(0, limit)))]
+        return [stored_task(values) for values in self._query(_LIST_DUE, (until_ms, max(0, limit)))]
 
     def delete(self, task_id: TaskId, revision: Revision) -> bool:
         return self._write(lambda connection: connection.execute(_DELETE, (task_id, revision)).rowcount == 1)
@@ -169,7 +167,7 @@ class SqliteTaskStore:
         self._write(lambda connection: connection.execute("DELETE FROM leases WHERE executor = ?", (executor,)))
 
     def list_orphans(self, now_ms: int, limit: int) -> list[StoredTask]:
-        return [_row(values) for values in self._query(_LIST_ORPHANS, (now_ms, max(0, limit)))]
+        return [stored_task(values) for values in self._query(_LIST_ORPHANS, (now_ms, max(0, limit)))]
 
     def list_changes(self, after: int, limit: int) -> tuple[int, list[TaskId]]:
         if after < 0:
@@ -209,25 +207,25 @@ class SqliteTaskStore:
         """Every task, in the order of the ids. What is created or changed meanwhile may be seen or not."""
         after = ""
         while page := self._query(
-            f"SELECT {_COLUMNS} FROM tasks WHERE task_id > ? ORDER BY task_id LIMIT ?", (after, _PAGE_ROWS)
+            f"SELECT {COLUMNS} FROM tasks WHERE task_id > ? ORDER BY task_id LIMIT ?", (after, _PAGE_ROWS)
         ):
-            yield from (_row(values) for values in page)
+            yield from (stored_task(values) for values in page)
             after = page[-1][0]
 
-    def purge(self, before_ms: int) -> int:
+    def purge(self, before_ms: int, *, due_by_ms: int | None = None) -> int:
         """Remove the terminal tasks that nothing has changed since this moment, whatever their TTL; how many it were.
 
         An operator's tool: to clients these tasks become unknown at once. Unfinished tasks are left alone.
+
+        Args:
+            due_by_ms: only those that came due, for their end or for their tombstone's, by this moment.
         """
-        terminal = tuple(sorted(status.value for status in TERMINAL))
-        page = (
-            "SELECT rowid FROM tasks WHERE rowid > ? AND changed_at_ms < ? "
-            f"AND status IN ({', '.join('?' * len(terminal))}) ORDER BY rowid LIMIT {_PAGE_ROWS}"
-        )
+        condition, values = purgeable(before_ms, due_by_ms)
+        page = f"SELECT rowid FROM tasks WHERE rowid > ? AND {condition} ORDER BY rowid LIMIT {_PAGE_ROWS}"
         removed, after = 0, -1
 
         def operation(connection: sqlite3.Connection) -> list[Any]:
-            found = connection.execute(page, (after, before_ms, *terminal)).fetchall()
+            found = connection.execute(page, (after, *values)).fetchall()
             places = ", ".join("?" * len(found))
             connection.execute(f"DELETE FROM tasks WHERE rowid IN ({places})", [rowid for (rowid,) in found])
             return found
@@ -238,7 +236,7 @@ class SqliteTaskStore:
             after = found[-1][0]
         return removed
 
-    def check(self, *, open_row: Callable[[StoredTask], StoredTask] | None = None) -> list[str]:
+    def check(self, *, open_row: OpenRow | None = None) -> list[str]:
         """What is wrong with the file, one sentence each; nothing when it is sound. Reads everything.
 
         Args:
@@ -258,21 +256,6 @@ class SqliteTaskStore:
 def _fields(row: StoredTask) -> tuple[object, ...]:
     """What a row holds beside its id, in the order of the columns."""
     return (*row.owner, row.status, row.revision, row.due_at_ms, row.executor, row.payload)
-
-
-def _row(values: tuple[Any, ...]) -> StoredTask:
-    task_id, tenant, subject, status, revision, due_at_ms, executor, payload = values
-    if type(payload) is not bytes:
-        raise StoreError(f"task {task_id}: the payload column holds {type(payload).__name__}, not bytes; run check")
-    return StoredTask(
-        task_id=task_id,
-        owner=(tenant, subject),
-        status=status,
-        revision=revision,
-        due_at_ms=due_at_ms,
-        executor=executor,
-        payload=payload,
-    )
 
 
 def _at_least(least: int, value: int, name: str) -> int:
