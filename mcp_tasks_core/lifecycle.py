@@ -217,7 +217,9 @@ def _adopt(record: TaskRecord, task_input: Adopt, now_ms: int) -> TaskRecord:
 
 
 def _bury(record: TaskRecord, task_input: Bury, now_ms: int) -> TaskRecord:
-    return attrs.evolve(record, expired=True, request={}, inputs={}, result=None, error=None, status_message=None)
+    return attrs.evolve(
+        record, expired=True, request={}, inputs={}, answered={}, result=None, error=None, status_message=None
+    )
 
 
 _Row: TypeAlias = Callable[[TaskRecord, Any, int], TaskRecord]

@@ -50,7 +50,8 @@ class Limits:
     progress_interval_ms: int = _bound(1_000)
     # How long work may go on after a cancel was accepted before the task says cancelled (DECISIONS D28).
     cancel_grace_ms: int = _bound(5_000)
-    # Time between attempts to store the outcome of finished work while the store fails, and how many.
+    # Time between attempts to store the outcome of finished work while the store fails, and after how many of them
+    # the store is tried once in a sweep interval only.
     settle_retry_ms: int = _bound(1_000)
     settle_attempts_max: int = _bound(60)
     # How long an expired task can still be read before it becomes a tombstone, and how long that says "expired".

@@ -123,6 +123,8 @@ class TaskRecord:
         cancel_requested_at_ms: when a cancel was accepted, ``None`` before.
         executor: names the process that runs the work, where stores are shared.
         attempts: how many processes have run the work.
+        restarts: the work was started by the call's own arguments, so that another process could start it anew.
+        answered: questions that were answered before the call became a task, by key.
         result: what a completed task holds, raw.
         error: what a failed task holds.
         expired: a tombstone: its time is over, its payload gone, and its owner is told so for a while.
@@ -143,6 +145,8 @@ class TaskRecord:
     cancel_requested_at_ms: int | None = None
     executor: str | None = None
     attempts: int = 1
+    restarts: bool = True
+    answered: Mapping[InputKey, InputEntry] = attrs.field(factory=dict)
     result: JSONObject | None = None
     error: ErrorObject | None = None
     expired: bool = False

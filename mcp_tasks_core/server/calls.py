@@ -41,6 +41,7 @@ from mcp_tasks_core.server.events import (
     WorkStopped,
 )
 from mcp_tasks_core.server.exchanges import Exchange
+from mcp_tasks_core.server.lease import Lease
 from mcp_tasks_core.server.machine import Expired, Machine, Need, Procedure
 from mcp_tasks_core.server.native import NativeSources
 from mcp_tasks_core.server.replies import Replies
@@ -50,7 +51,7 @@ from mcp_tasks_core.server.states import TaskState
 from mcp_tasks_core.server.storing import Refusal, Step, StoreAnswer, Storing, Unstorable
 from mcp_tasks_core.server.work import Work, check_durations
 from mcp_tasks_core.store import StoredTask
-from mcp_tasks_core.tasks import TaskRecord, TaskStatus, handle_to_wire
+from mcp_tasks_core.tasks import InputEntry, TaskRecord, TaskStatus, handle_to_wire
 
 _ROUND_MEMBERS = ("_meta", "inputResponses", "requestState")
 _CALLER_GONE = "The caller went away before the task was announced"
@@ -62,7 +63,14 @@ class Calls:
     """Requests that the application answers."""
 
     def __init__(
-        self, machine: Machine, storing: Storing, native: NativeSources, work: Work, replies: Replies, rounds: Rounds
+        self,
+        machine: Machine,
+        storing: Storing,
+        native: NativeSources,
+        work: Work,
+        replies: Replies,
+        rounds: Rounds,
+        lease: Lease,
     ) -> None:
         self._machine = machine
         self._storing = storing
@@ -70,6 +78,7 @@ class Calls:
         self._work = work
         self._replies = replies
         self._rounds = rounds
+        self._lease = lease
         self._sources = machine.config.source_table
 
     # --- methods of the application
@@ -209,6 +218,7 @@ class Calls:
             if deferred.deferral is Deferral.CLAIM and (yield from self._storing.load(task_id)) is not None:
                 # An uncertain create could not tell an equal claim of before from its own.
                 raise self._id_taken(task_id)
+            yield from self._lease.ensure()
             state = yield from self._store_and_read(record)
             if exchange.closed and not deferred.detach_on_disconnect:
                 yield from self._end_unannounced(task_id)
@@ -223,8 +233,8 @@ class Calls:
 
     def _begin(self, deferred: ToolDeferred, record: TaskRecord) -> None:
         """Let the work of an announced task run; other writers may have ended the task before it was read back."""
-        if record.is_terminal:
-            self._machine.emit(AbandonWork(deferred.ticket, "the task has ended"))
+        if record.is_terminal or record.executor != self._machine.config.executor:
+            self._machine.emit(AbandonWork(deferred.ticket, "the task has ended, or is another process's by now"))
             return
         starts = deferred.deferral is Deferral.START
         self._machine.emit((StartWork if starts else AdoptWork)(record.task_id, deferred.ticket))
@@ -248,6 +258,8 @@ class Calls:
             poll_interval_ms=deferred.poll_interval_ms,
             status_message=self._work.cut(deferred.status_message),
             executor=self._machine.config.executor,
+            restarts=deferred.deferral is Deferral.START,
+            answered={key: InputEntry(request=q, answer=a) for key, (q, a) in deferred.answered.items()},
         )
 
     def _mint(self, entropy: bytes) -> TaskId:

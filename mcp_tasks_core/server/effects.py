@@ -17,6 +17,7 @@ from mcp_tasks_core.capabilities import ClientCapabilities
 from mcp_tasks_core.errors import ErrorObject
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, RequestId, Revision, StreamId, TaskId, Ticket
 from mcp_tasks_core.store import StoredTask
+from mcp_tasks_core.tasks import InputEntry
 
 
 @attrs.frozen(slots=True)
@@ -197,6 +198,8 @@ class ResumeWork:
         arguments: those of the call, raw.
         meta: that call's ``_meta``.
         attempt: 2 for the second process that runs the work.
+        answered: questions that were answered before the call became a task, and their answers.
+        ttl_ms: the task's, as it is now.
     """
 
     task_id: TaskId
@@ -206,13 +209,14 @@ class ResumeWork:
     meta: JSONObject
     capabilities: ClientCapabilities
     attempt: int
+    answered: Mapping[InputKey, InputEntry] = attrs.field(factory=dict)
+    ttl_ms: int | None = None
 
 
-@attrs.frozen(slots=True)
-class OrphanLeft:
-    """A task's process has died, and its tool leaves what follows to the application. No process runs it now."""
-
-    task_id: TaskId
+@attrs.frozen(kw_only=True, slots=True)
+class OrphanLeft(ResumeWork):
+    """As ``ResumeWork``, but that the application decides: ``WorkCompleted`` settles the task, and ``WorkReleased``
+    leaves it as it is. Until then the task is this process's; when this one dies, too, the next one is told."""
 
 
 @attrs.frozen(slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -216,6 +216,8 @@ class ToolDeferred:
         ttl_ms: milliseconds from creation, 1 or more; ``None`` for unlimited.
         poll_interval_ms: milliseconds, 1 or more; ``None`` to suggest none.
         detach_on_disconnect: work starts although the caller went away before its handle (DECISIONS D39).
+        answered: questions of the call that were answered before it became a task, with their answers. They are
+            kept, so that work that another process runs again does not ask them again.
     """
 
     ticket: Ticket
@@ -226,6 +228,7 @@ class ToolDeferred:
     poll_interval_ms: int | None = None
     status_message: str | None = None
     detach_on_disconnect: bool = False
+    answered: Mapping[InputKey, tuple[JSONObject, JSONObject]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True)
@@ -293,6 +296,15 @@ class WorkStopped:
     message: str | None = None
 
 
+class Unchanged(enum.Enum):
+    """In the place of a value: it stays as it is."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class WorkRetimed:
     """The application changes how long a task is kept, or how often clients should poll it.
@@ -303,8 +315,18 @@ class WorkRetimed:
     """
 
     task_id: TaskId
-    ttl_ms: int | None
-    poll_interval_ms: int | None
+    ttl_ms: int | None | Unchanged = UNCHANGED
+    poll_interval_ms: int | None | Unchanged = UNCHANGED
+
+
+@attrs.frozen(slots=True)
+class WorkReleased:
+    """The application leaves a task that it was told of as it is: no process runs its work, and none will.
+
+    It then ends with its time, or when its client cancels it.
+    """
+
+    task_id: TaskId
 
 
 WorkOutcome: TypeAlias = Returned | Raised | WorkStopped
@@ -386,6 +408,7 @@ ServerEvent: TypeAlias = (
     | InputNeeded
     | InputWithdrawn
     | WorkRetimed
+    | WorkReleased
     | WorkCompleted
     | ToolsReplaced
     | SourceAnswered

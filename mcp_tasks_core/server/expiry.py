@@ -92,9 +92,14 @@ class Expiry:
         if record.is_terminal:
             return apply(record, Bury(), now_ms)
         extension_ms = self._machine.config.input_extension_ms
-        if record.status is TaskStatus.INPUT_REQUIRED and extension_ms is not None and record.ttl_ms is not None:
+        if self._waits_for_a_person(record) and extension_ms is not None and record.ttl_ms is not None:
             # A person is still deciding: from now on, so that a sweep that came late does not extend into the past.
             ttl_ms = max(record.ttl_ms, now_ms - record.created_at_ms) + extension_ms
             return apply(record, Retime(ttl_ms, record.poll_interval_ms), now_ms)
         reason = f"The task was not finished within its time to live of {record.ttl_ms} ms"
         return apply(record, Fail(ErrorObject(INTERNAL_ERROR, reason, {"reason": "expired"})), now_ms)
+
+    def _waits_for_a_person(self, record: TaskRecord) -> bool:
+        """Whether an answer would still lead somewhere: not where no process runs the work any longer."""
+        released = record.executor is None and self._machine.config.executor is not None
+        return record.status is TaskStatus.INPUT_REQUIRED and not released

@@ -45,10 +45,12 @@ from mcp_tasks_core.server.events import (
     ToolsReplaced,
     WorkCompleted,
     WorkProgressed,
+    WorkReleased,
     WorkRetimed,
 )
 from mcp_tasks_core.server.exchanges import Exchange, ExchangeTable, OpenExchange
 from mcp_tasks_core.server.expiry import Expiry
+from mcp_tasks_core.server.lease import Lease
 from mcp_tasks_core.server.machine import Machine
 from mcp_tasks_core.server.native import NativeSources
 from mcp_tasks_core.server.negotiation import Admitted, Ignored, Refused, admit, fault_of_parameters, read
@@ -96,9 +98,10 @@ class ServerProtocol:
         self._work = Work(self._machine, self._storing)
         native = NativeSources(self._machine, self._storing)
         rounds = Rounds(self._machine, self._storing)
-        self._calls = Calls(self._machine, self._storing, native, self._work, self._replies, rounds)
+        lease = Lease(self._machine, self._storing)
+        self._calls = Calls(self._machine, self._storing, native, self._work, self._replies, rounds, lease)
         self._tasks = TaskMethods(self._machine, self._storing, native, self._work, self._replies)
-        self._sharing = Sharing(self._machine, self._storing, self._work)
+        self._sharing = Sharing(self._machine, self._storing, self._work, lease)
         self._replace_tools(config.tools or ())
         self._discovered = self._machine.codec.encode(self._replies.with_server_info(discover_result(config)))
         self._methods = self._method_table()
@@ -173,6 +176,11 @@ class ServerProtocol:
         return self._machine.open_tickets
 
     @property
+    def busy_tasks(self) -> int:
+        """How many tasks a change is being made to; of each, something that happened is yet to be stored."""
+        return self._machine.busy_tasks
+
+    @property
     def ignored_answers(self) -> int:
         """Answers that counted for nothing, because their key was unknown, answered or withdrawn (DECISIONS D6)."""
         return self._tasks.ignored_answers
@@ -200,6 +208,8 @@ class ServerProtocol:
                 self._work.input_withdrawn(event)
             case WorkRetimed():
                 self._work.retimed(event)
+            case WorkReleased():
+                self._work.released(event)
             case WorkCompleted():
                 self._work.completed(event)
             case MessageRefused():

@@ -12,17 +12,11 @@ from mcp_tasks_core.identifiers import TaskId
 from mcp_tasks_core.lifecycle import Adopt, Cancel, Fail, apply
 from mcp_tasks_core.server.catalogue import Catalogue
 from mcp_tasks_core.server.config import Recovery
-from mcp_tasks_core.server.effects import (
-    HoldLease,
-    ListChanges,
-    ListOrphans,
-    OrphanLeft,
-    ResumeWork,
-    Severity,
-)
-from mcp_tasks_core.server.events import ChangesListed, LeaseHeld, OrphansListed, StoreFailed
+from mcp_tasks_core.server.effects import ListChanges, ListOrphans, OrphanLeft, ResumeWork, Severity
+from mcp_tasks_core.server.events import ChangesListed, OrphansListed, StoreFailed
+from mcp_tasks_core.server.lease import Lease
 from mcp_tasks_core.server.machine import Machine, Need, Procedure
-from mcp_tasks_core.server.storing import Refusal, Storing, Unstorable
+from mcp_tasks_core.server.storing import Refusal, Step, Storing, Unstorable
 from mcp_tasks_core.server.work import Work
 from mcp_tasks_core.tasks import TaskRecord
 
@@ -36,17 +30,20 @@ WORKER_LOST = ErrorObject(
 class Sharing:
     """What a process on a shared store does from time to time. Does nothing where ``executor`` is not configured."""
 
-    def __init__(self, machine: Machine, storing: Storing, work: Work) -> None:
+    def __init__(self, machine: Machine, storing: Storing, work: Work, lease: Lease) -> None:
         self._machine = machine
         self._storing = storing
         self._work = work
-        self._executor = machine.config.executor
-        first_ms = None if self._executor is None else 0
+        self._lease = lease
+        first_ms = None if lease.executor is None else 0
         self._lease_ms = first_ms
         self._hints_ms = first_ms
+        self._orphans_ms: int | None = None  # there are more of them than one look takes
         self._leasing = False
         self._listing = False
         self._position = -1
+        self._recovering: set[TaskId] = set()
+        self._doubtful: dict[TaskId, str] = {}
         self.catalogue: Catalogue | None = None
 
     @property
@@ -54,48 +51,68 @@ class Sharing:
         moments = []
         if self._lease_ms is not None and not self._leasing:
             moments.append(self._lease_ms)
+        if self._orphans_ms is not None and not self._leasing:
+            moments.append(self._orphans_ms)
         if self._hints_ms is not None and not self._listing:
             moments.append(self._hints_ms)
         return min(moments) if moments else None
 
     def tick(self) -> None:
         now_ms, limits = self._machine.now.monotonic_ms, self._machine.limits
-        if self._lease_ms is not None and not self._leasing and now_ms >= self._lease_ms:
-            self._leasing = True
-            self._lease_ms = now_ms + limits.lease_renewal_ms
-            self._machine.run(self._live_on())
+        if not self._leasing:
+            if self._lease_ms is not None and now_ms >= self._lease_ms:
+                self._leasing = True
+                self._lease_ms = now_ms + limits.lease_renewal_ms
+                self._machine.run(self._live_on())
+            elif self._orphans_ms is not None and now_ms >= self._orphans_ms:
+                self._leasing = True
+                self._machine.run(self._look_for_orphans())
         if self._hints_ms is not None and not self._listing and now_ms >= self._hints_ms:
             self._listing = True
             self._hints_ms = now_ms + limits.hint_interval_ms
             self._machine.run(self._take_hints())
 
+    def _again_soon(self) -> int:
+        """When something that failed is tried again: sooner than its turn, later than at once."""
+        return self._machine.now.monotonic_ms + self._machine.limits.settle_retry_ms
+
     # --- this process
 
     def _live_on(self) -> Procedure:
         """Renew the lease, look at all that runs here, then look for work of the dead."""
-        limits, executor = self._machine.limits, self._executor
-        assert executor is not None
-        until_ms = self._machine.now.wall_ms + limits.lease_ms
-        answer = yield Need(
-            lambda ticket: HoldLease(ticket, executor, until_ms), (LeaseHeld, StoreFailed), limits.answer_wait_ms
-        )
-        self._leasing = False
-        if not isinstance(answer, LeaseHeld):
-            self._machine.report(Severity.WARNING, str(self._storing.trouble("renewing the lease", answer)))
+        try:
+            yield from self._lease.hold()
+        except Refusal:
+            assert self._lease_ms is not None
+            self._lease_ms = min(self._lease_ms, self._again_soon())
+            self._leasing = False
             return
         self._work.reconcile_all()
-        now_ms = self._machine.now.wall_ms
-        found = yield Need(
+        for task_id, executor in list(self._doubtful.items()):
+            self._start_recovery(task_id, executor)
+        yield from self._look_for_orphans()
+
+    def _look_for_orphans(self) -> Step[None]:
+        limits, now_ms = self._machine.limits, self._machine.now.wall_ms
+        self._orphans_ms = None
+        if not self._lease.believes_others:
+            self._leasing = False
+            return
+        answer = yield Need(
             lambda ticket: ListOrphans(ticket, now_ms, limits.sweep_rows_max),
             (OrphansListed, StoreFailed),
             limits.answer_wait_ms,
         )
-        if not isinstance(found, OrphansListed):
-            self._machine.report(Severity.WARNING, str(self._storing.trouble("listing orphans", found)))
+        self._leasing = False
+        if not isinstance(answer, OrphansListed):
+            self._storing.trouble("listing the tasks of dead processes", answer)
+            self._orphans_ms = self._again_soon()
             return
-        for row in found.rows:
-            if row.executor is not None and row.executor != executor:
-                self._machine.in_order(row.task_id, self._recover(row.task_id, row.executor))
+        if len(answer.rows) >= limits.sweep_rows_max:
+            self._orphans_ms = self._again_soon()
+        for row in answer.rows:
+            if row.executor is not None and row.executor != self._lease.executor:
+                self._start_recovery(row.task_id, row.executor)
 
     # --- other processes
 
@@ -108,9 +125,12 @@ class Sharing:
         )
         self._listing = False
         if not isinstance(answer, ChangesListed):
-            self._machine.report(Severity.WARNING, str(self._storing.trouble("listing changes", answer)))
+            self._storing.trouble("listing changes", answer)
+            self._hints_ms = max(self._hints_ms or 0, self._again_soon())
             return
         self._position = answer.position
+        if len(answer.task_ids) >= limits.hints_max:
+            self._hints_ms = self._machine.now.monotonic_ms
         for task_id in dict.fromkeys(answer.task_ids):
             self._work.reconcile(task_id)
 
@@ -118,7 +138,14 @@ class Sharing:
 
     def _recovery_of(self, record: TaskRecord) -> Recovery:
         tool = None if self.catalogue is None else self.catalogue.find(str(record.request.get("name")))
-        return Recovery.FAIL if tool is None else tool.recovery
+        recovery = Recovery.FAIL if tool is None else tool.recovery
+        # Nobody can begin anew what the application began by itself.
+        return Recovery.FAIL if recovery is Recovery.RESUME and not record.restarts else recovery
+
+    def _start_recovery(self, task_id: TaskId, executor: str) -> None:
+        if task_id not in self._recovering:
+            self._recovering.add(task_id)
+            self._machine.in_order(task_id, self._recover(task_id, executor))
 
     def _recover(self, task_id: TaskId, executor: str) -> Procedure:
         """Settle, resume or leave a task whose executor is dead, unless somebody else was first."""
@@ -131,38 +158,41 @@ class Sharing:
         try:
             change = yield from self._storing.change(task_id, decide)
         except (Refusal, Unstorable) as problem:
+            # It may have been stored all the same: then the task is this process's, and nobody else looks after it.
+            self._doubtful[task_id] = executor
             self._machine.report(Severity.WARNING, f"task {task_id} of a dead process was not recovered: {problem}")
             return
+        finally:
+            self._recovering.discard(task_id)
+        self._doubtful.pop(task_id, None)
         if change is None or change.after.is_terminal:
             return
-        record = change.after
-        made = change.before is not record or (change.unsure and record.executor in (None, self._executor))
-        if not made:
-            return
-        if record.executor is None:
-            self._machine.emit(OrphanLeft(task_id))
-            return
-        self._work.started(task_id)
+        if change.after.executor == self._lease.executor and not self._work.runs(task_id):
+            self._begin(change.after)
+
+    def _take_over(self, record: TaskRecord) -> TaskRecord:
+        now_ms = self._machine.now.wall_ms
+        if record.cancel_requested_at_ms is not None:
+            return apply(record, Cancel(), now_ms)
+        if self._recovery_of(record) is Recovery.FAIL or record.attempts >= self._machine.limits.work_attempts_max:
+            return apply(record, Fail(WORKER_LOST), now_ms)
+        return apply(record, Adopt(self._lease.executor), now_ms)
+
+    def _begin(self, record: TaskRecord) -> None:
+        """Have the work of a task that was taken over run here, by its tool or by the application."""
+        self._work.started(record.task_id)
         arguments = record.request.get("arguments")
+        effect = OrphanLeft if self._recovery_of(record) is Recovery.LEAVE else ResumeWork
         self._machine.emit(
-            ResumeWork(
-                task_id=task_id,
-                name=record.request["name"],
+            effect(
+                task_id=record.task_id,
+                name=str(record.request.get("name")),
                 arguments=arguments if isinstance(arguments, dict) else {},
                 owner=record.owner,
                 meta=record.request.get("_meta") or {},
                 capabilities=record.capabilities,
                 attempt=record.attempts,
+                answered=record.answered,
+                ttl_ms=record.ttl_ms,
             )
         )
-
-    def _take_over(self, record: TaskRecord) -> TaskRecord:
-        now_ms, limits = self._machine.now.wall_ms, self._machine.limits
-        if record.cancel_requested_at_ms is not None:
-            return apply(record, Cancel(), now_ms)
-        recovery = self._recovery_of(record)
-        if recovery is Recovery.LEAVE:
-            return apply(record, Adopt(None), now_ms)
-        if recovery is Recovery.RESUME and record.attempts < limits.work_attempts_max:
-            return apply(record, Adopt(self._executor), now_ms)
-        return apply(record, Fail(WORKER_LOST), now_ms)

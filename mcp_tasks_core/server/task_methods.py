@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from mcp_tasks_core.access import Access
 from mcp_tasks_core.errors import INTERNAL_ERROR
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
-from mcp_tasks_core.lifecycle import Answer, RequestCancel, apply
+from mcp_tasks_core.lifecycle import Answer, apply
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import SourceOperation
 from mcp_tasks_core.server.exchanges import Exchange
@@ -133,9 +133,7 @@ class TaskMethods:
 
     def _cancel(self, exchange: Exchange, task_id: TaskId) -> Procedure:
         yield from self._permitted(exchange, task_id, Access.CANCEL)
-        change = yield from self._change(
-            task_id, lambda record: apply(record, RequestCancel(), self._machine.now.wall_ms)
-        )
+        change = yield from self._change(task_id, self._work.cancelled)
         self._replies.body(exchange, self._replies.acknowledgement)
         if not change.after.is_terminal:
             self._work.stop(change.after, "the client cancelled the task")

@@ -12,12 +12,14 @@ from typing import Final, TypeAlias
 from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject, LocalProtocolError, problem_with_error
 from mcp_tasks_core.identifiers import InputKey, TaskId
 from mcp_tasks_core.lifecycle import (
+    Adopt,
     Advance,
     Ask,
     Cancel,
     Complete,
     Fail,
     ForbiddenTransition,
+    RequestCancel,
     Retime,
     TaskInput,
     Withdraw,
@@ -26,6 +28,7 @@ from mcp_tasks_core.lifecycle import (
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import DeliverInput, RefuseInput, Severity, StopWork
 from mcp_tasks_core.server.events import (
+    UNCHANGED,
     InputNeeded,
     InputWithdrawn,
     Raised,
@@ -33,6 +36,7 @@ from mcp_tasks_core.server.events import (
     WorkCompleted,
     WorkOutcome,
     WorkProgressed,
+    WorkReleased,
     WorkRetimed,
     WorkStopped,
 )
@@ -54,8 +58,19 @@ def check_durations(ttl_ms: object, poll_interval_ms: object) -> None:
         LocalProtocolError: one is neither ``None`` nor an integer from 1 to 2**53 - 1.
     """
     for name, value in (("ttl_ms", ttl_ms), ("poll_interval_ms", poll_interval_ms)):
-        if value is not None and (type(value) is not int or not 1 <= value <= _JSON_INTEGER_MAX):
+        if (
+            value is not None
+            and value is not UNCHANGED
+            and (type(value) is not int or not 1 <= value <= _JSON_INTEGER_MAX)
+        ):
             raise LocalProtocolError(f"{name} is None or an integer from 1 to 2**53 - 1, not {value!r}")
+
+
+class _TakenOver(Exception):
+    """Another process runs the work of this task by now, or none: what this one says of it does not count."""
+
+
+_ELSEWHERE: Final = "another process has taken the task over"
 
 
 class _Pace:
@@ -82,10 +97,30 @@ class Work:
         self._graces_ms: dict[TaskId, int] = {}
         self._paces: dict[TaskId, _Pace] = {}
         self._retries: dict[TaskId, _Retry] = {}
+        self._reconciling: set[TaskId] = set()
 
     def started(self, task_id: TaskId) -> None:
         """Work of this task runs in this process from now on, until it says how it ended."""
         self._live.setdefault(task_id, set())
+
+    def runs(self, task_id: TaskId) -> bool:
+        """Whether work of this task runs here, as far as it has told."""
+        return task_id in self._live
+
+    def released(self, event: WorkReleased) -> None:
+        """Nobody runs the work of this task any longer, and it is to stay as it is."""
+        self._machine.in_order(event.task_id, self._release(event.task_id))
+
+    def _release(self, task_id: TaskId) -> Procedure:
+        yield from self._change(task_id, Adopt(None))
+        # Where that was not stored, the task is still this process's, and is dealt with when this process is gone.
+        self._forget(task_id)
+
+    def _forget(self, task_id: TaskId) -> None:
+        self._live.pop(task_id, None)
+        self._unsure.pop(task_id, None)
+        self._paces.pop(task_id, None)
+        self._graces_ms.pop(task_id, None)
 
     # --- progress
 
@@ -119,24 +154,50 @@ class Work:
         self._machine.in_order(task_id, self._change(task_id, Advance(message)))
 
     def _change(self, task_id: TaskId, task_input: TaskInput) -> Procedure:
+        return self._changing(task_id, type(task_input).__name__, self._applying(task_input))
+
+    def _changing(self, task_id: TaskId, name: str, decide: Callable[[TaskRecord], TaskRecord]) -> Procedure:
         """A change that the work reports and that nobody waits for."""
         try:
-            change = yield from self._storing.change(task_id, self._applying(task_input))
+            change = yield from self._storing.change(task_id, decide)
+        except _TakenOver:
+            self.ended(task_id, _ELSEWHERE)
         except ForbiddenTransition:
             self._machine.emit(StopWork(task_id, "the task has ended"))
         except (Refusal, Unstorable, LocalProtocolError) as problem:
-            name = type(task_input).__name__
             self._machine.report(Severity.WARNING, f"{name} of task {task_id} was not stored: {problem}")
         else:
             if change is None:
                 self._machine.emit(StopWork(task_id, "there is no such task"))
 
     def _applying(self, task_input: TaskInput) -> Callable[[TaskRecord], TaskRecord]:
-        return lambda record: apply(record, task_input, self._machine.now.wall_ms)
+        return lambda record: apply(self._own(record), task_input, self._machine.now.wall_ms)
+
+    def _own(self, record: TaskRecord) -> TaskRecord:
+        """The record, if what the work of this process says of it counts.
+
+        Raises:
+            _TakenOver: the task is unfinished, and not this process's.
+        """
+        if not record.is_terminal and not self._is_ours(record):
+            raise _TakenOver
+        return record
+
+    def _is_ours(self, record: TaskRecord) -> bool:
+        return record.executor == self._machine.config.executor
 
     def retimed(self, event: WorkRetimed) -> None:
-        check_durations(event.ttl_ms, event.poll_interval_ms)
-        self._machine.in_order(event.task_id, self._change(event.task_id, Retime(event.ttl_ms, event.poll_interval_ms)))
+        ttl_ms, poll_interval_ms = event.ttl_ms, event.poll_interval_ms
+        check_durations(ttl_ms, poll_interval_ms)
+
+        def decide(record: TaskRecord) -> TaskRecord:
+            retime = Retime(
+                record.ttl_ms if ttl_ms is UNCHANGED else ttl_ms,
+                record.poll_interval_ms if poll_interval_ms is UNCHANGED else poll_interval_ms,
+            )
+            return apply(self._own(record), retime, self._machine.now.wall_ms)
+
+        self._machine.in_order(event.task_id, self._changing(event.task_id, "Retime", decide))
 
     # --- questions
 
@@ -154,7 +215,7 @@ class Work:
         task_id, key = event.task_id, event.key
 
         def decide(record: TaskRecord) -> TaskRecord:
-            missing = record.capabilities.missing_for(event.request)
+            missing = self._own(record).capabilities.missing_for(event.request)
             if missing is not None:
                 raise Refusal(faults.capability_missing(missing))
             if key not in record.inputs:
@@ -163,6 +224,9 @@ class Work:
 
         try:
             change = yield from self._storing.change(task_id, decide)
+        except _TakenOver:
+            self._refuse(task_id, key, ErrorObject(INTERNAL_ERROR, _ELSEWHERE))
+            self.ended(task_id, _ELSEWHERE)
         except Refusal as refusal:
             self._refuse(task_id, key, refusal.error)
         except (LocalProtocolError, Unstorable) as problem:
@@ -193,6 +257,9 @@ class Work:
         waiting = self._live.get(record.task_id)
         if not waiting:
             return
+        if not record.is_terminal and not self._is_ours(record):
+            self.ended(record.task_id, _ELSEWHERE)
+            return
         for key, entry in record.inputs.items():
             if key in waiting and entry.answer is not None:
                 waiting.discard(key)
@@ -207,7 +274,8 @@ class Work:
 
     def reconcile(self, task_id: TaskId) -> None:
         """Bring what the store holds to the work of this task, if that runs here."""
-        if task_id in self._live:
+        if task_id in self._live and task_id not in self._reconciling:
+            self._reconciling.add(task_id)
             self._machine.in_order(task_id, self._reconcile(task_id))
 
     def reconcile_all(self) -> None:
@@ -215,6 +283,7 @@ class Work:
             self.reconcile(task_id)
 
     def _reconcile(self, task_id: TaskId) -> Procedure:
+        self._reconciling.discard(task_id)  # what is hinted at from now on may not be in what is read now
         try:
             loaded = yield from self._storing.load(task_id)
         except Refusal:
@@ -225,8 +294,8 @@ class Work:
             return  # It ended while it was being looked at.
         if record is None or record.is_terminal:
             self.ended(task_id, "the task has ended")
-        elif record.executor != self._machine.config.executor:
-            self.ended(task_id, "another process has taken the task over")
+        elif not self._is_ours(record):
+            self.ended(task_id, _ELSEWHERE)
         else:
             self.deliver(record)
             if record.cancel_requested_at_ms is not None:
@@ -248,14 +317,9 @@ class Work:
     def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int) -> Procedure:
         task_input = self._end_of(task_id, outcome)
 
-        def decide(record: TaskRecord) -> TaskRecord:
-            if not self._is_ours(record) and not record.is_terminal:
-                raise ForbiddenTransition(record.status, task_input)
-            return apply(record, task_input, self._machine.now.wall_ms)
-
         try:
-            yield from self._storing.change(task_id, decide)
-        except ForbiddenTransition:
+            yield from self._storing.change(task_id, self._applying(task_input))
+        except (ForbiddenTransition, _TakenOver):
             pass  # Another end was durable first, and stays; or the task is another process's by now.
         except Refusal as refusal:
             self._retry(task_id, outcome, attempt, refusal)
@@ -266,18 +330,18 @@ class Work:
             return
         self._graces_ms.pop(task_id, None)
 
-    def _is_ours(self, record: TaskRecord) -> bool:
-        """Whether this process may say how the work ended: it runs it, or no process does."""
-        return record.executor is None or record.executor == self._machine.config.executor
-
     def _retry(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, refusal: Refusal) -> None:
         limits = self._machine.limits
+        pause_ms = limits.settle_retry_ms
         if attempt >= limits.settle_attempts_max:
+            # Never given up: nobody else would end a task whose process lives.
+            pause_ms = limits.sweep_interval_ms
             self._machine.report(
-                Severity.ERROR, f"the end of task {task_id} is lost after {attempt} attempts: {refusal}"
+                Severity.ERROR,
+                f"the end of task {task_id} is not stored after {attempt} attempts; "
+                f"from now on it is tried every {pause_ms} ms: {refusal}",
             )
-            return
-        at_ms = self._machine.now.monotonic_ms + limits.settle_retry_ms
+        at_ms = self._machine.now.monotonic_ms + pause_ms
         # An end that waits to be stored is not displaced by one that came later, such as that of a grace.
         self._retries.setdefault(task_id, (at_ms, attempt + 1, outcome))
 
@@ -304,6 +368,13 @@ class Work:
         return Complete(fit)
 
     # --- cancelling
+
+    def cancelled(self, record: TaskRecord) -> TaskRecord:
+        """The record once a client wants it cancelled; at its end where no process runs the work."""
+        now_ms = self._machine.now.wall_ms
+        wanted = apply(record, RequestCancel(), now_ms)
+        released = record.executor is None and self._machine.config.executor is not None
+        return apply(wanted, Cancel(), now_ms) if released and not record.is_terminal else wanted
 
     def stop(self, record: TaskRecord, reason: str) -> None:
         """Tell the work to stop, and give it its grace. Work of another process is stopped there."""

@@ -108,6 +108,7 @@ class Defer:
     poll_interval_ms: int | None = None
     status_message: str | None = None
     detach_on_disconnect: bool = False
+    answered: Mapping[InputKey, tuple[JSONObject, JSONObject]] = attrs.field(factory=dict)
 
 
 Reply: TypeAlias = Outcome | Defer | Held | JSONObject
