@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import attrs
 import h11
 
 from mcp_tasks_http.heads import BodyParser, Refusal, malformed
@@ -16,12 +15,8 @@ from mcp_tasks_http.heads import BodyParser, Refusal, malformed
 _SLICE_BYTES: Final = 4096
 
 
-@attrs.frozen(slots=True)
-class WholeBody:
-    """A body that is complete, and the bytes behind it."""
-
-    payload: bytes
-    rest: bytes
+# A body that is complete, and the bytes behind it.
+WholeBody: TypeAlias = tuple[bytes, bytes]
 
 
 class LengthBody:
@@ -34,11 +29,13 @@ class LengthBody:
         self._received = bytearray()
 
     def receive_data(self, data: bytes | bytearray) -> WholeBody | None:
+        if not self._received and len(data) >= self._length:
+            return bytes(data[: self._length]), bytes(data[self._length :])
         missing = self._length - len(self._received)
         self._received += data[:missing]
         if len(data) < missing:
             return None
-        return WholeBody(bytes(self._received), bytes(data[missing:]))
+        return bytes(self._received), bytes(data[missing:])
 
 
 class ChunkedBody:
@@ -100,7 +97,7 @@ class ChunkedBody:
         # h11 takes a bare LF for the last line end; a proxy in front may not, and would see another message.
         if (self._tail + used[-4:])[-4:] != b"\r\n\r\n":
             return malformed("the chunked coding ends with an empty line, and lines end with CR and LF")
-        return WholeBody(bytes(self._received), rest)
+        return bytes(self._received), rest
 
 
 Body: TypeAlias = LengthBody | ChunkedBody

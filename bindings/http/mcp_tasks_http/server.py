@@ -30,7 +30,6 @@ from typing import assert_never
 from mcp_tasks_core.errors import INVALID_REQUEST, LocalProtocolError
 from mcp_tasks_core.server.effects import Frame
 from mcp_tasks_http import responses
-from mcp_tasks_http.bodies import Body, ChunkedBody, LengthBody, WholeBody
 from mcp_tasks_http.checks import DocumentAsked, HeadJudge, HttpServerConfig
 from mcp_tasks_http.events import (
     BodyReceived,
@@ -42,6 +41,8 @@ from mcp_tasks_http.events import (
 )
 from mcp_tasks_http.heads import HeadReader, ReadHead, Refusal, RequestHead, malformed, routing_headers_of
 from mcp_tasks_http.media import AcceptedForms
+from mcp_tasks_http.reading import RequestStream
+from mcp_tasks_http.writing import Outgoing
 
 
 class HttpServer:
@@ -84,46 +85,41 @@ class HttpServerConnection:
 
     __slots__ = (
         "_announced",
-        "_blocked_since",
-        "_body",
         "_closed_told",
+        "_config",
         "_deadline",
         "_discarded",
         "_eof",
         "_exchange",
         "_forms",
         "_head",
-        "_out",
-        "_out_bytes",
-        "_pending",
-        "_remaining",
+        "_incoming",
+        "_limits",
+        "_outgoing",
         "_requests",
-        "_scanned",
         "_server",
-        "_skipped_line",
         "_state",
+        "_undrained",
     )
 
     def __init__(self, server: HttpServer, now_ms: int) -> None:
         self._server = server
+        self._config = server.config
+        self._limits = server.config.limits
         self._state = _State.HEAD
-        self._pending: bytes | bytearray = b""
-        self._scanned = 0
-        self._skipped_line = False
+        self._incoming = RequestStream(server.reader, self._limits)
+        self._outgoing = Outgoing()
         self._head: RequestHead | None = None
         self._forms = AcceptedForms(True, True)
-        self._body: Body | None = None
         self._exchange = 0
+        # Whether an event told of the exchange.
         self._announced = False
-        self._remaining = 0
+        self._undrained = 0
         self._discarded = 0
         self._requests = 0
         self._eof = False
         self._closed_told = False
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._blocked_since: int | None = None
-        self._deadline: int | None = now_ms + server.config.limits.idle_wait_ms
+        self._deadline: int | None = now_ms + self._limits.idle_wait_ms
 
     # --- queries
 
@@ -142,33 +138,30 @@ class HttpServerConnection:
         """False while enough waits behind the request in progress, or the connection is over."""
         if self._state is _State.CLOSED or self._eof:
             return False
-        return len(self._pending) <= self._server.config.limits.read_ahead_bytes_max
+        return self._incoming.bytes_pending <= self._limits.read_ahead_bytes_max
 
     @property
     def idle(self) -> bool:
         """Between requests: the connection may be closed without anybody losing an answer."""
-        return self._state is _State.HEAD and not self._pending
+        return self._state is _State.HEAD and not self._incoming.bytes_pending
 
     @property
     def bytes_pending(self) -> int:
         """Bytes that ``data_to_send`` would give: what a slow reader makes pile up."""
-        return self._out_bytes
+        return self._outgoing.bytes_pending
 
     @property
     def deadline_ms(self) -> int | None:
         """The next moment at which ``tick`` is to be called."""
-        if self._blocked_since is None:
+        blocked_since = self._outgoing.blocked_since
+        if blocked_since is None:
             return self._deadline
-        blocked = self._blocked_since + self._server.config.limits.write_wait_ms
+        blocked = blocked_since + self._limits.write_wait_ms
         return blocked if self._deadline is None else min(blocked, self._deadline)
 
     def data_to_send(self) -> bytes:
         """The bytes that were added since the last call, to be written whole and in order."""
-        out = self._out
-        data = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
-        self._out_bytes = 0
-        return data
+        return self._outgoing.take()
 
     # --- what happens to the connection
 
@@ -184,12 +177,7 @@ class HttpServerConnection:
             return self._tell_closed()
         if self._state is _State.CLOSING:
             return self._discard(len(data))
-        if not self._pending:
-            self._pending = data
-        else:
-            if type(self._pending) is not bytearray:
-                self._pending = bytearray(self._pending)
-            self._pending += data
+        self._incoming.add(data)
         return self.proceed(now_ms)
 
     def receive_eof(self, now_ms: int) -> Sequence[HttpServerEvent]:
@@ -207,27 +195,27 @@ class HttpServerConnection:
 
     def connection_lost(self) -> Sequence[HttpServerEvent]:
         """The connection was reset, a write failed, or the runner closed it: this cancels the request in progress."""
-        self._drop_output()
+        self._outgoing.drop()
         return self._end()
 
     def writing_blocked(self, now_ms: int) -> None:
         """The peer takes no more bytes for now. Repeats are harmless."""
-        if self._blocked_since is None:
-            self._blocked_since = now_ms
+        if self._outgoing.blocked_since is None:
+            self._outgoing.blocked_since = now_ms
 
     def writing_resumed(self) -> None:
         """The peer takes bytes again."""
-        self._blocked_since = None
+        self._outgoing.blocked_since = None
 
     def tick(self, now_ms: int) -> Sequence[HttpServerEvent]:
         """Time has passed. Harmless before ``deadline_ms``."""
-        limits = self._server.config.limits
-        if self._blocked_since is not None and now_ms >= self._blocked_since + limits.write_wait_ms:
+        blocked_since = self._outgoing.blocked_since
+        if blocked_since is not None and now_ms >= blocked_since + self._limits.write_wait_ms:
             return self._give_up_on_slow_reader()
         if self._deadline is None or now_ms < self._deadline:
             return self._tell_closed()
         match self._state:
-            case _State.HEAD if not self._pending:
+            case _State.HEAD if not self._incoming.in_head:
                 return self._end()
             case _State.HEAD:
                 return self._refuse(malformed("the request did not arrive in time", status=408), now_ms)
@@ -248,8 +236,8 @@ class HttpServerConnection:
 
     def shut_down(self) -> Sequence[HttpServerEvent]:
         """Serve nothing more: an idle connection ends now, any other after the answer that it owes."""
-        self._requests = self._server.config.limits.requests_per_connection_max
-        if self._state is _State.HEAD and not self._pending:
+        self._requests = self._limits.requests_per_connection_max
+        if self._state is _State.HEAD and not self._incoming.bytes_pending:
             return self._end()
         return ()
 
@@ -283,10 +271,10 @@ class HttpServerConnection:
             return
         close = self._closes_after_answer()
         if accepted:
-            self._put(responses.accepted(close=close))
+            self._outgoing.put(responses.accepted(close=close))
         else:
             refusal = Refusal(status=400, message="the message could not be taken in", code=INVALID_REQUEST)
-            self._put(responses.refusal_response(refusal, close=close))
+            self._outgoing.put(responses.refusal_response(refusal, close=close))
         self._finish(close, now_ms)
 
     def send(self, exchange: int, frame: Frame, now_ms: int) -> None:
@@ -303,17 +291,17 @@ class HttpServerConnection:
         if self._state is _State.ANSWER:
             if frame.final and (self._forms.json or frame.code is not None):
                 close = self._closes_after_answer()
-                self._put_all(responses.json_answer(frame.code, frame.payload, close=close))
+                self._outgoing.put_all(responses.json_answer(frame.code, frame.payload, close=close))
                 self._finish(close, now_ms)
                 return
             if not self._forms.event_stream:
                 return
             self._begin_stream()
-        self._put_all(responses.stream_event(frame.payload, chunked=self._chunked))
+        self._outgoing.put_all(responses.stream_event(frame.payload, chunked=self._chunked))
         if frame.final:
             self._end_stream(now_ms)
         else:
-            self._deadline = now_ms + self._server.config.limits.comment_interval_ms
+            self._deadline = now_ms + self._limits.comment_interval_ms
 
     def cut(self, exchange: int, now_ms: int) -> None:
         """End an exchange without an answer: its stream breaks off, and the connection with it."""
@@ -333,60 +321,44 @@ class HttpServerConnection:
 
     def proceed(self, now_ms: int) -> Sequence[HttpServerEvent]:
         """Go on with what was received: what was admitted, what was pipelined. Empty when nothing is to be done."""
-        if not self._pending and self._state is not _State.BODY:
-            if self._eof and self._state in _INCOMPLETE:
-                return self._end()
-            return self._check_unsent() if self._out_bytes else self._tell_closed()
         events: list[HttpServerEvent] = []
-        while True:
-            if self._state is _State.HEAD and self._pending:
-                more = self._read_head(now_ms, events)
-            elif self._state is _State.BODY:
-                more = self._read_body(now_ms, events)
-            elif self._state is _State.DRAIN and self._pending:
-                more = self._drain(now_ms)
-            else:
-                break
-            if not more:
-                break
+        more = True
+        while more:
+            match self._state:
+                case _State.HEAD:
+                    more = self._incoming.bytes_pending > 0 and self._read_head(now_ms, events)
+                case _State.BODY:
+                    more = self._read_body(now_ms, events)
+                case _State.DRAIN:
+                    more = self._drain(now_ms)
+                case _:
+                    more = False
         if self._eof and self._state in _INCOMPLETE:
             events += self._end()
-        events += self._check_unsent()
+        elif self._state is _State.CLOSED or self._outgoing.blocked_since is not None:
+            events += self._check_unsent()
         return events
 
     def _read_head(self, now_ms: int, events: list[HttpServerEvent]) -> bool:
-        """Read one head and judge it; false when it is incomplete or the connection is over."""
-        if self._scanned == 0 and not self._skipped_line:
-            self._deadline = now_ms + self._server.config.limits.head_wait_ms
-        # One empty line before a request is ignored: some clients end a body with it. Source: RFC 9112, section 2.2.
-        if not self._skipped_line and self._pending[:2] == b"\r\n":
-            self._skipped_line = True
-            self._pending = self._pending[2:]
-            return bool(self._pending)
-        read = self._server.reader.read(self._pending, self._scanned)
-        if read is None:
-            self._scanned = len(self._pending)
-            return False
-        self._scanned = 0
-        self._skipped_line = False
+        """Read one head and judge it; false when it is incomplete or nothing more can be read."""
+        if not self._incoming.in_head:
+            self._deadline = now_ms + self._limits.head_wait_ms
+        read = self._incoming.read_head()
+        if type(read) is ReadHead:
+            self._take_head(read.head, now_ms, events)
+            return True
         if type(read) is Refusal:
             events += self._refuse(read, now_ms)
-            return False
-        assert type(read) is ReadHead
-        self._take_head(read, now_ms, events)
-        return True
+        return False
 
-    def _take_head(self, read: ReadHead, now_ms: int, events: list[HttpServerEvent]) -> None:
-        config, head = self._server.config, read.head
+    def _take_head(self, head: RequestHead, now_ms: int, events: list[HttpServerEvent]) -> None:
         self._head = head
         self._requests += 1
-        self._pending = self._pending[read.end :]
         verdict = self._server.judge.judge(head)
         if type(verdict) is AcceptedForms:
             self._forms = verdict
-            self._body = self._body_of(read)
             self._exchange = self._server.next_exchange()
-            if config.announce_heads:
+            if self._config.announce_heads:
                 self._state = _State.ADMISSION
                 self._deadline = None
                 self._announced = True
@@ -403,50 +375,30 @@ class HttpServerConnection:
             response = responses.whole_response(200, fields, verdict.body, close=close, with_body=with_body)
             self._answer_unread(response, close, now_ms)
 
-    def _body_of(self, read: ReadHead) -> Body:
-        length = read.head.body_bytes
-        if length is not None:
-            return LengthBody(length)
-        limits = self._server.config.limits
-        assert read.chunks is not None
-        return ChunkedBody(read.chunks, limits.body_bytes_max, limits.chunk_framing_bytes_max)
-
     def _admit(self, now_ms: int) -> None:
         head = self._head
         assert head is not None
         self._state = _State.BODY
-        self._deadline = now_ms + self._server.config.limits.body_wait_ms
-        if head.expects_continue and not self._pending and head.body_bytes != 0:
-            self._put(responses.CONTINUE)
+        self._deadline = now_ms + self._limits.body_wait_ms
+        if head.expects_continue and not self._incoming.bytes_pending and head.body_bytes != 0:
+            self._outgoing.put(responses.CONTINUE)
 
     def _read_body(self, now_ms: int, events: list[HttpServerEvent]) -> bool:
-        body, head = self._body, self._head
-        assert body is not None
-        assert head is not None
-        outcome = body.receive_data(self._pending)
-        if outcome is None:
-            self._pending = b""
-            return False
-        if type(outcome) is Refusal:
-            self._pending = b""
-            events += self._refuse(outcome, now_ms)
-            return False
-        assert type(outcome) is WholeBody
-        self._pending = outcome.rest
-        self._body = None
-        self._state = _State.ANSWER
-        # A proxy gives up on silence: where the answer takes long, a stream is begun before there is a first frame.
-        limits = self._server.config.limits
-        self._deadline = now_ms + limits.comment_interval_ms if self._forms.event_stream else None
-        self._announced = True
-        events.append(BodyReceived(self._exchange, outcome.payload, routing_headers_of(head)))
+        payload = self._incoming.read_body()
+        if type(payload) is bytes:
+            self._state = _State.ANSWER
+            # A proxy gives up on silence: where the answer takes long, a stream begins before there is a first frame.
+            self._deadline = now_ms + self._limits.comment_interval_ms if self._forms.event_stream else None
+            self._announced = True
+            assert self._head is not None
+            events.append(BodyReceived(self._exchange, payload, routing_headers_of(self._head)))
+        elif type(payload) is Refusal:
+            events += self._refuse(payload, now_ms)
         return False
 
     def _drain(self, now_ms: int) -> bool:
-        used = min(self._remaining, len(self._pending))
-        self._remaining -= used
-        self._pending = self._pending[used:]
-        if self._remaining:
+        self._undrained -= self._incoming.drop(self._undrained)
+        if self._undrained:
             return False
         self._finish(close=False, now_ms=now_ms)
         return True
@@ -454,7 +406,7 @@ class HttpServerConnection:
     def _discard(self, count: int) -> Sequence[HttpServerEvent]:
         """Drop what a client still sends to a connection that is ending, within a bound."""
         self._discarded += count
-        return self._end() if self._discarded > self._server.config.limits.drain_bytes_max else ()
+        return self._end() if self._discarded > self._limits.drain_bytes_max else ()
 
     # --- writing
 
@@ -462,44 +414,31 @@ class HttpServerConnection:
     def _chunked(self) -> bool:
         return self._head is None or not self._head.version_1_0
 
-    def _put(self, data: bytes) -> None:
-        self._out.append(data)
-        self._out_bytes += len(data)
-
-    def _put_all(self, parts: list[bytes]) -> None:
-        self._out += parts
-        self._out_bytes += sum(map(len, parts))
-
-    def _drop_output(self) -> None:
-        self._out.clear()
-        self._out_bytes = 0
-
     def _begin_stream(self) -> None:
         self._state = _State.STREAM
-        self._put(responses.stream_head(close=self._closes_after_answer(), chunked=self._chunked))
+        self._outgoing.put(responses.stream_head(close=self._closes_after_answer(), chunked=self._chunked))
 
     def _comment(self, now_ms: int) -> None:
-        self._deadline = now_ms + self._server.config.limits.comment_interval_ms
+        self._deadline = now_ms + self._limits.comment_interval_ms
         # To a peer that takes nothing a comment says nothing: the write deadline watches over it.
-        if self._blocked_since is None:
-            self._put(responses.stream_comment(chunked=self._chunked))
+        if self._outgoing.blocked_since is None:
+            self._outgoing.put(responses.stream_comment(chunked=self._chunked))
 
     def _end_stream(self, now_ms: int) -> None:
         close = self._closes_after_answer()
         if self._chunked:
-            self._put(responses.LAST_CHUNK)
+            self._outgoing.put(responses.LAST_CHUNK)
         self._finish(close, now_ms)
 
     def _closes_after_answer(self) -> bool:
         head = self._head
-        limits = self._server.config.limits
-        return head is None or not head.keep_alive or self._requests >= limits.requests_per_connection_max
+        return head is None or not head.keep_alive or self._requests >= self._limits.requests_per_connection_max
 
     def _can_drain(self, head: RequestHead) -> bool:
         """Whether the unread body of a request is known to come, and to be short enough to read and drop."""
         if self._closes_after_answer() or head.expects_continue or head.body_bytes is None:
             return False
-        return head.body_bytes <= self._server.config.limits.drain_bytes_max
+        return head.body_bytes <= self._limits.drain_bytes_max
 
     def _refuse(self, refusal: Refusal, now_ms: int) -> Sequence[HttpServerEvent]:
         """Answer by ourselves: a head that may not be, a body too large, time that has run out."""
@@ -513,17 +452,17 @@ class HttpServerConnection:
     def _answer_unread(self, response: bytes, close: bool, now_ms: int) -> None:
         """Send a response to a request whose body was not read."""
         head = self._head
-        self._put(response)
+        self._outgoing.put(response)
         if close:
             self._close(now_ms, linger=True)
             return
         assert head is not None
         assert head.body_bytes is not None
-        self._remaining = head.body_bytes
+        self._undrained = head.body_bytes
         self._end_exchange()
-        if self._remaining:
+        if self._undrained:
             self._state = _State.DRAIN
-            self._deadline = now_ms + self._server.config.limits.body_wait_ms
+            self._deadline = now_ms + self._limits.body_wait_ms
         else:
             self._finish(close=False, now_ms=now_ms)
 
@@ -531,23 +470,22 @@ class HttpServerConnection:
         """An answer is complete: on to the next request, or to the end."""
         self._end_exchange()
         if close:
-            self._close(now_ms, linger=bool(self._pending))
+            self._close(now_ms, linger=self._incoming.bytes_pending > 0)
             return
         self._state = _State.HEAD
-        self._deadline = now_ms + self._server.config.limits.idle_wait_ms
+        self._deadline = now_ms + self._limits.idle_wait_ms
 
     def _end_exchange(self) -> None:
         self._exchange = 0
         self._announced = False
         self._head = None
-        self._body = None
 
     def _close(self, now_ms: int, *, linger: bool) -> None:
         """Send nothing more. To linger is to read what still comes, since unread bytes turn a close into a reset."""
         self._end_exchange()
-        self._pending = b""
+        self._incoming.clear()
         self._state = _State.CLOSING if linger and not self._eof else _State.CLOSED
-        self._deadline = now_ms + self._server.config.limits.linger_ms if self._state is _State.CLOSING else None
+        self._deadline = now_ms + self._limits.linger_ms if self._state is _State.CLOSING else None
 
     def _cancel(self) -> list[HttpServerEvent]:
         events: list[HttpServerEvent] = [ExchangeCancelled(self._exchange)] if self._announced else []
@@ -559,10 +497,10 @@ class HttpServerConnection:
         """The connection is over now, whatever was in progress."""
         events = self._cancel()
         self._end_exchange()
-        self._pending = b""
+        self._incoming.clear()
         self._state = _State.CLOSED
         self._deadline = None
-        self._blocked_since = None
+        self._outgoing.blocked_since = None
         events += self._tell_closed()
         return events
 
@@ -573,11 +511,12 @@ class HttpServerConnection:
         return (ConnectionClosed(),)
 
     def _check_unsent(self) -> Sequence[HttpServerEvent]:
-        if self._out_bytes > self._server.config.limits.unsent_bytes_max and self._blocked_since is not None:
+        unsent, outgoing = self._limits.unsent_bytes_max, self._outgoing
+        if outgoing.bytes_pending > unsent and outgoing.blocked_since is not None:
             return self._give_up_on_slow_reader()
         return self._tell_closed()
 
     def _give_up_on_slow_reader(self) -> Sequence[HttpServerEvent]:
-        unsent = self._out_bytes
-        self._drop_output()
+        unsent = self._outgoing.bytes_pending
+        self._outgoing.drop()
         return [SlowReader(unsent), *self._end()]
