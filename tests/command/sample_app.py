@@ -7,13 +7,14 @@ import os
 import sys
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import anyio
 
 from mcp_tasks_trio import Application, ProtocolError, ToolContext, ToolError
 
-app = Application("sample", version="1.0")
+app = Application("sample", version="1.0", default_poll_interval=timedelta(milliseconds=100))
 no_tasks = Application("ordinary", version="1.0")
 a_number = 5
 

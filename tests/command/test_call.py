@@ -92,8 +92,8 @@ def test_quiet_hides_the_stderr_of_the_server_until_something_fails(mcp_tasks: A
         ("ask_model", [], 1, "answered, with an --answer that has a role"),
         ("ask_roots", [], 1, "answered, with an --answer that has roots"),
         ("die", [], 3, "the server's process ended with status 3"),
-        ("wait_for_ever", ["--timeout", "1.5"], 124, "no result in 1.5 s: the server was told"),
-        ("work", ["--timeout", "1.5"], 124, "the server was told to cancel the task (tasks/cancel), and it is"),
+        ("wait_for_ever", ["--timeout", "2"], 124, "no result in 2 s: the server was told"),
+        ("work", ["--timeout", "2"], 124, "the server was told to cancel the task (tasks/cancel), and it is"),
     ],
 )
 def test_failure_has_its_status_and_one_line(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from mcp_tasks_trio.command_store import store
 from mcp_tasks_trio.exit_codes import MEANINGS, EndsEarly, ExitCode, WrongUsage
 
 _BACKENDS: Final = click.Choice(["asyncio", "trio"])
@@ -71,7 +72,12 @@ def serve(application: str, backend: str, log_level: str) -> int:
     help='The answer to the question KEY: a form\'s content, such as \'{"quarter": "Q1"}\', or a whole answer '
     "with its action, role or roots. May be given several times.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For all of it.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="For the call, questions included.",
+)
 @click.option("--no-tasks", is_flag=True, help="Do not let the call become a task.")
 @click.option("--log-level", type=_MESSAGE_LOG_LEVELS, help="Ask the server for log messages from this level on.")
 @click.option("-q", "--quiet", is_flag=True, help="Show the server's stderr only if something fails.")
@@ -98,6 +104,9 @@ def demo(backend: str) -> int:
     from mcp_tasks_trio.command_demo import run_demo
 
     return run_demo(backend=backend)
+
+
+cli.add_command(store)
 
 
 def main() -> None:

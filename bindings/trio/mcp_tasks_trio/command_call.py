@@ -43,7 +43,7 @@ class CallOptions:
 
     Args:
         server: the command line of the server.
-        timeout: seconds for everything together.
+        timeout: seconds for the call with all that follows of it; starting the server is not counted.
     """
 
     tool: str
@@ -118,7 +118,6 @@ class _Call:
         self._stderr = StderrLines(display, quiet=options.quiet)
         self._terminal = Terminal() if person_is_here() else None
         self._task_id: TaskId | None = None
-        self._deadline = math.inf
         self._scope: anyio.CancelScope | None = None
         self._interrupted = False
 
@@ -128,8 +127,6 @@ class _Call:
         Raises:
             EndsEarly: there is no result.
         """
-        if self._options.timeout is not None:
-            self._deadline = anyio.current_time() + self._options.timeout
         ending: int | EndsEarly = EndsEarly(ExitCode.INTERRUPTED, "interrupted twice: nothing more was waited for")
         async with anyio.create_task_group() as group:
             await group.start(self._watch_interrupts, group.cancel_scope)
@@ -162,13 +159,14 @@ class _Call:
                 if self._scope is not None:
                     self._scope.cancel()
 
-    async def _stoppable(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Do something that Ctrl-C and the deadline end.
+    async def _stoppable(self, step: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
+        """Do something that Ctrl-C ends, and the time.
 
         Raises:
             _Stopped: one of them did.
         """
-        with anyio.CancelScope(deadline=self._deadline) as self._scope:
+        deadline = math.inf if timeout_s is None else anyio.current_time() + timeout_s
+        with anyio.CancelScope(deadline=deadline) as self._scope:
             if self._interrupted:
                 self._scope.cancel()
             return await step()
@@ -178,7 +176,7 @@ class _Call:
         client: Client | None = None
         try:
             client = await self._stoppable(self._connect)
-            return self._write(await self._stoppable(functools.partial(self._follow, client)))
+            return self._write(await self._stoppable(functools.partial(self._follow, client), self._options.timeout))
         except _Stopped as stopped:
             raise EndsEarly(stopped.code, await self._called_off(client, stopped.code)) from None
         except EndsEarly as end:
