@@ -17,7 +17,7 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import InputKey, TaskId, Ticket
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server.config import Recovery
-from mcp_tasks_core.server.effects import Frame
+from mcp_tasks_core.server.effects import Acknowledge, Frame
 from mcp_tasks_core.server.events import InputNeeded, MessageReceived, Returned, ToolAnswered
 from mcp_tasks_core.store import CapacityExceeded, MemoryTaskStore, StoredTask, StoreError, StoreUncertain
 from mcp_tasks_trio import Application, ServerEngine, ToolContext
@@ -96,6 +96,9 @@ class Stream:
 
     def send(self, frame: Frame) -> None:
         self.frames.append(json.loads(b"".join(frame.payload)))
+
+    def acknowledge(self, effect: Acknowledge) -> None:
+        pass
 
     def flush(self) -> None:
         self.flushes += 1

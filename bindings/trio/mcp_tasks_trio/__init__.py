@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mcp_tasks_trio.application import Application, EngineTask, TaskBackend
+    from mcp_tasks_trio.authentication import BearerTokens, Challenge, Claims, OwnerResolver, ProtectedResource
     from mcp_tasks_trio.client import Client
     from mcp_tasks_trio.client_errors import (
         CallCancelledByClient,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         ToolContext,
     )
     from mcp_tasks_trio.engine import ServerEngine
+    from mcp_tasks_trio.http_server import HttpListener, HttpSettings, run_http, serve_http, serving_http
     from mcp_tasks_trio.questions import ElicitationAnswer
     from mcp_tasks_trio.results import ContentBlock, ToolResult, audio, image, resource, resource_link, text
     from mcp_tasks_trio.stdio_server import run_stdio, serve_pipes, serve_stdio
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "application": ("Application", "EngineTask", "TaskBackend"),
+    "authentication": ("BearerTokens", "Challenge", "Claims", "OwnerResolver", "ProtectedResource"),
     "client": ("Client",),
     "client_errors": (
         "CallCancelledByClient",
@@ -81,6 +84,7 @@ _HOMES: Final = {
         "ToolContext",
     ),
     "engine": ("ServerEngine",),
+    "http_server": ("HttpListener", "HttpSettings", "run_http", "serve_http", "serving_http"),
     "questions": ("ElicitationAnswer",),
     "results": ("ContentBlock", "ToolResult", "audio", "image", "resource", "resource_link", "text"),
     "stdio_server": ("run_stdio", "serve_pipes", "serve_stdio"),
@@ -91,9 +95,12 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 __all__ = [
     "Application",
+    "BearerTokens",
     "CallCancelled",
     "CallCancelledByClient",
     "CallTimedOut",
+    "Challenge",
+    "Claims",
     "Client",
     "ClientError",
     "ConnectionLost",
@@ -103,12 +110,16 @@ __all__ = [
     "EngineTask",
     "Execution",
     "GateContext",
+    "HttpListener",
+    "HttpSettings",
     "InputRequest",
     "InputUnavailable",
     "InputUnhandled",
     "InvalidResponse",
     "LegacyServer",
     "MethodContext",
+    "OwnerResolver",
+    "ProtectedResource",
     "ProtocolError",
     "RemoteError",
     "ServerEngine",
@@ -132,9 +143,12 @@ __all__ = [
     "image",
     "resource",
     "resource_link",
+    "run_http",
     "run_stdio",
+    "serve_http",
     "serve_pipes",
     "serve_stdio",
+    "serving_http",
     "text",
 ]
 

@@ -78,6 +78,9 @@ class Sink(Protocol):
     def send(self, frame: Frame) -> None:
         """Take one frame; nothing waits."""
 
+    def acknowledge(self, effect: Acknowledge) -> None:
+        """A message that wants no answer was taken in, or could not be."""
+
     def flush(self) -> None:
         """The turn is over: whatever was taken is to be on its way."""
 
@@ -196,7 +199,7 @@ class ServerEngine:
         ask_store = self._ask_blocking_store if blocks else self._ask_store
         self._effects = {
             Frame: self._send,
-            Acknowledge: _nothing,  # on a pipe nothing answers a notification
+            Acknowledge: self._acknowledge,
             LoadTask: ask_store if blocks else self._load,
             StoreTask: ask_store,
             ListDue: ask_store,
@@ -223,17 +226,34 @@ class ServerEngine:
 
     # --- streams
 
-    def open_stream(self, sink: Sink) -> StreamId:
-        """A new stream, whose frames go to this sink."""
+    def new_stream_id(self) -> StreamId:
+        """A number for a stream, never given before."""
         self._streams_opened += 1
-        stream_id = StreamId(self._streams_opened)
+        return StreamId(self._streams_opened)
+
+    def open_stream(self, sink: Sink, stream_id: StreamId | None = None) -> StreamId:
+        """A new stream, whose frames go to this sink.
+
+        Args:
+            stream_id: from ``new_stream_id``, where the transport needed it before.
+        """
+        if stream_id is None:
+            stream_id = self.new_stream_id()
         self._sinks[stream_id] = sink
         return stream_id
+
+    def end_stream(self, stream_id: StreamId) -> None:
+        """The stream's one request is answered, so that nothing more comes or goes on it."""
+        self._sinks.pop(stream_id, None)
 
     def close_stream(self, stream_id: StreamId) -> None:
         """Nothing more can be sent on this stream: its requests are cancelled, its tasks go on."""
         if self._sinks.pop(stream_id, None) is not None:
             self.feed(StreamClosed(stream_id))
+
+    @property
+    def streams_open(self) -> int:
+        return len(self._sinks)
 
     @property
     def busy(self) -> bool:
@@ -318,6 +338,12 @@ class ServerEngine:
         sink = self._sinks.get(frame.stream_id)
         if sink is not None:
             sink.send(frame)
+            self._dirty.add(sink)
+
+    def _acknowledge(self, effect: Acknowledge) -> None:
+        sink = self._sinks.get(effect.stream_id)
+        if sink is not None:
+            sink.acknowledge(effect)
             self._dirty.add(sink)
 
     def _load(self, effect: LoadTask) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from mcp_tasks_core.access import Owner
-from mcp_tasks_core.server.effects import Frame
+from mcp_tasks_core.server.effects import Acknowledge, Frame
 from mcp_tasks_stdio import StdioServerConnection
 from mcp_tasks_trio.engine import ServerEngine
 
@@ -67,6 +67,9 @@ class StdioLink:
 
     def send(self, frame: Frame) -> None:
         self._connection.send(frame)
+
+    def acknowledge(self, effect: Acknowledge) -> None:
+        """On a pipe nothing answers a notification."""
 
     def flush(self) -> None:
         data = self._connection.data_to_send()

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -20,6 +20,7 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.store import TaskStore
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.engine import ServerEngine
+from mcp_tasks_trio.signals import SIGNALS, leave, signalled
 from mcp_tasks_trio.stdio_link import StdioLink
 from mcp_tasks_trio.threads import in_trio
 
@@ -27,7 +28,6 @@ BACKENDS: Final = ("asyncio", "trio")
 EOF_GRACE_SECONDS: Final = 1.0  # for requests that are being answered when stdin ends
 _FLUSH_SECONDS: Final = 0.2  # for the last answers to get out
 _EXIT_SECONDS: Final = 0.3  # for cancelled work to end, before the process ends without it
-_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
 
 
 async def serve_stdio(
@@ -56,7 +56,7 @@ async def serve_stdio(
             output_fd,
             owner=owner,
             eof_grace_seconds=eof_grace_seconds,
-            signals=_SIGNALS if threading.current_thread() is threading.main_thread() else (),
+            signals=SIGNALS if threading.current_thread() is threading.main_thread() else (),
             shutting_down=shutting_down,
         )
 
@@ -74,7 +74,7 @@ async def serve_pipes(
     """Serve on two file descriptors until the input ends or the output breaks. They stay open."""
     async with engine.running():
         pump = _pump_of_this_loop(engine, owner, output_fd)
-        async with pump.connected(input_fd), _signalled(signals) as stopped:
+        async with pump.connected(input_fd), signalled(signals) as stopped:
             link = pump.link
             await _first_of(link.input_ended, link.broken, stopped)
             if shutting_down is not None:
@@ -107,7 +107,7 @@ def run_stdio(
         raise LocalProtocolError(f"backend is one of {', '.join(BACKENDS)}; not {backend!r}")
 
     def shutting_down() -> None:
-        timer = threading.Timer(eof_grace_seconds + _FLUSH_SECONDS + _EXIT_SECONDS, _leave)
+        timer = threading.Timer(eof_grace_seconds + _FLUSH_SECONDS + _EXIT_SECONDS, leave)
         timer.daemon = True
         timer.start()
 
@@ -122,13 +122,6 @@ def run_stdio(
 
     anyio.run(main, backend=backend)
     return 0
-
-
-def _leave() -> None:
-    """End the process at once: something in it refuses to end."""
-    with suppress(Exception):
-        sys.stderr.flush()
-    os._exit(0)
 
 
 class _Pump(Protocol):
@@ -170,27 +163,6 @@ async def _quiet_or(engine: ServerEngine, broken: anyio.Event) -> None:
 
         task_group.start_soon(wait_for_break)
         await engine.quiet()
-        task_group.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def _signalled(signals: tuple[signal.Signals, ...]) -> AsyncIterator[anyio.Event]:
-    """An event that is set by the first of these signals; a second one ends the process."""
-    stopped = anyio.Event()
-    if not signals:
-        yield stopped
-        return
-
-    async def watch() -> None:
-        with anyio.open_signal_receiver(*signals) as received:
-            async for _ in received:
-                if stopped.is_set():
-                    _leave()
-                stopped.set()
-
-    async with anyio.create_task_group() as task_group:
-        task_group.start_soon(watch)
-        yield stopped
         task_group.cancel_scope.cancel()
 
 

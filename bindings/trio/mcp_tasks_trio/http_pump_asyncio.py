@@ -1,0 +1,111 @@
+"""Moves the bytes of HTTP connections on asyncio: a protocol for each, and no task. No decisions are made here."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from mcp_tasks_trio.http_wire import TLS_HANDSHAKE_S, Accept, Link
+from mcp_tasks_trio.threads import context_for_callbacks
+
+_BACKLOG = 512
+
+
+class AsyncioWire(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = ("_accept", "_link", "_transport")
+
+    _link: Link
+    _transport: asyncio.Transport
+
+    def __init__(self, accept: Accept) -> None:
+        self._accept = accept
+
+    # --- from the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=0)  # the link wants to know of anything that is not taken at once
+        self._transport = transport
+        self._link = self._accept(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.receive(data)
+
+    def eof_received(self) -> bool:
+        self._link.receive_eof()
+        # A client that writes no more may still read; asyncio lets no TLS connection stay half open.
+        return self._transport.can_write_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.lose()
+
+    def pause_writing(self) -> None:
+        self._link.output_stopped()
+
+    def resume_writing(self) -> None:
+        self._link.output_resumed()
+
+    # --- from the link
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def end_writing(self) -> None:
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class AsyncioListeners:
+    """Listening sockets."""
+
+    def __init__(self, sockets: Sequence[socket.socket], ssl_context: ssl.SSLContext | None, accept: Accept) -> None:
+        self._sockets = sockets
+        self._ssl = ssl_context
+        self._accept = accept
+        self._servers: list[asyncio.Server] = []
+
+    def stop_accepting(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for listening in self._sockets:
+            server = await loop.create_server(
+                lambda: AsyncioWire(self._accept),
+                sock=listening,
+                ssl=self._ssl,
+                backlog=_BACKLOG,
+                ssl_handshake_timeout=None if self._ssl is None else TLS_HANDSHAKE_S,
+            )
+            self._servers.append(server)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Accept and move bytes until the block ends, which has closed all connections by then."""
+        # A server accepts, and its transports call back, in the context that it was made in.
+        await asyncio.get_running_loop().create_task(self._listen(), context=context_for_callbacks())
+        try:
+            yield
+        finally:
+            self.stop_accepting()
