@@ -188,35 +188,35 @@ def measure_sizes(folder: Path, rows_max: int) -> None:
         filled = size
         with SqliteTaskStore(path, capacity=limit, capacity_per_owner=limit) as store:
             measured = measure_calls(store, size)
-        cells = []
+        print(f"  {size:,} tasks")
         for name, values in measured.items():
             median, high = statistics.median(values), statistics.quantiles(values, n=10)[-1]
-            first_medians.setdefault(name, median)
-            cells.append(f"{name} {median:6.0f} {high:6.0f} ({median / first_medians[name]:4.2f}x)")
-        print(f"  {size:>9,} tasks   " + "   ".join(cells))
+            first = first_medians.setdefault(name, median)
+            print(f"    {name:20} {median:8.1f} {high:8.1f}   {median / first:5.2f} of {sizes[0]:,} tasks")
 
 
 def measure_calls(store: SqliteTaskStore, size: int) -> dict[str, list[float]]:
     chosen = random.Random(size)
     numbers = [chosen.randrange(size) for _ in range(2 * CALLS)]
-
-    def swap(number: int) -> None:
-        found = store.load(TaskId(name_of(number)))
-        assert found is not None
-        rows.append(row(name_of(number), found.revision + 1, number))
+    names = {number: TaskId(name_of(number)) for number in numbers}
+    found: list[StoredTask | None] = [None]
 
     def get(number: int) -> None:
-        assert store.load(names[number]) is not None
+        found[0] = store.load(names[number])
 
-    names = {number: TaskId(name_of(number)) for number in numbers}
+    def swap(number: int) -> None:
+        assert found[0] is not None
+        assert store.swap(row(names[number], found[0].revision + 1, number))
+
     list(latencies(get, numbers[:CALLS]))  # pages that were just written may still be under way to the disk
-    measured = {"get": list(latencies(get, numbers[CALLS:]))}
-    rows: list[StoredTask] = []
-    spent = []
+    measured: dict[str, list[float]] = {
+        "get": list(latencies(get, numbers[CALLS:])),
+        "get after a write": [],
+        "swap": [],
+    }
     for number in numbers[CALLS:]:
-        swap(number)
-        spent += latencies(lambda _: store.swap(rows[-1]), [number])
-    measured["swap"] = spent
+        measured["get after a write"] += latencies(get, [number])  # the write before it emptied the reader's cache
+        measured["swap"] += latencies(swap, [number])
     fresh = [row(new_id(), 1, number) for number in range(CALLS // 3)]
     measured["create"] = list(latencies(lambda number: store.create(fresh[number]), list(range(len(fresh)))))
     measured["due"] = list(latencies(lambda _: store.list_due(1_800_000_000_100, 256), list(range(50))))

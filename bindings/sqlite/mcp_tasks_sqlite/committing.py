@@ -234,7 +234,7 @@ class GroupCommit:
             # A transaction that failed at its end may lie whole in the log, unseen until the log is read anew after
             # a crash. The next transaction takes its place there, so that what readers see now stays true.
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("UPDATE totals SET position = position + 1")
+            connection.execute("UPDATE sums SET position = position + 1 WHERE scope = 0")
             connection.execute("COMMIT")
         except sqlite3.Error:
             self._connection = None
