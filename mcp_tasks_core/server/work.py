@@ -112,7 +112,12 @@ class Work:
         self._machine.in_order(event.task_id, self._release(event.task_id))
 
     def _release(self, task_id: TaskId) -> Procedure:
-        yield from self._change(task_id, Adopt(None))
+        def decide(record: TaskRecord) -> TaskRecord:
+            # A cancel that was accepted has nobody to wait for any longer.
+            task_input = Adopt(None) if record.cancel_requested_at_ms is None else Cancel()
+            return apply(self._own(record), task_input, self._machine.now.wall_ms)
+
+        yield from self._changing(task_id, "Adopt", decide)
         # Where that was not stored, the task is still this process's, and is dealt with when this process is gone.
         self._forget(task_id)
 
