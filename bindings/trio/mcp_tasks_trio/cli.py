@@ -49,7 +49,14 @@ def cli() -> None:
 @click.option(
     "--log-level", type=_SERVER_LOG_LEVELS, default="warning", show_default=True, help="What is logged on stderr."
 )
-def serve(application: str, backend: str, log_level: str) -> int:
+@click.option(
+    "--store",
+    "store_file",
+    metavar="FILE",
+    help="Keep tasks in this file, which is made where there is none; 'memory' keeps them in no file. "
+    "Without it each application has a file of its own in your state folder.",
+)
+def serve(application: str, backend: str, log_level: str, store_file: str | None) -> int:
     """Serve an application on stdin and stdout.
 
     MODULE:APP names an Application in a module that can be imported from the current directory, such as
@@ -57,7 +64,7 @@ def serve(application: str, backend: str, log_level: str) -> int:
     """
     from mcp_tasks_trio.command_serve import run_serve
 
-    return run_serve(application, backend=backend, log_level=log_level)
+    return run_serve(application, backend=backend, log_level=log_level, store=store_file)
 
 
 @cli.command(cls=_WithServerCommand, epilog=_EXIT_STATUS)
