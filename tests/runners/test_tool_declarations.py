@@ -133,7 +133,7 @@ def test_a_claim_checks_its_durations() -> None:
     [
         ({"task": "optional"}, "task is one of 'never', 'always', 'required'"),
         ({"task": None}, "task is one of"),
-        ({"recovery": "resume"}, "recovery is one of"),
+        ({"recovery": "again"}, "recovery is one of"),
         ({"annotations": {"readOnlyHint": "yes"}}, "readOnlyHint"),
         ({"annotations": {"x": math.nan}}, "annotations"),
         ({"annotations": ["x"]}, "annotations"),

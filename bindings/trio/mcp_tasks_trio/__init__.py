@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from mcp_tasks_trio.engine import ServerEngine
     from mcp_tasks_trio.http_server import HttpListener, HttpSettings, run_http, serve_http, serving_http
+    from mcp_tasks_trio.orphans import OrphanedTask
     from mcp_tasks_trio.questions import ElicitationAnswer
     from mcp_tasks_trio.results import ContentBlock, ToolResult, audio, image, resource, resource_link, text
     from mcp_tasks_trio.stdio_server import run_stdio, serve_pipes, serve_stdio
@@ -85,6 +86,7 @@ _HOMES: Final = {
     ),
     "engine": ("ServerEngine",),
     "http_server": ("HttpListener", "HttpSettings", "run_http", "serve_http", "serving_http"),
+    "orphans": ("OrphanedTask",),
     "questions": ("ElicitationAnswer",),
     "results": ("ContentBlock", "ToolResult", "audio", "image", "resource", "resource_link", "text"),
     "stdio_server": ("run_stdio", "serve_pipes", "serve_stdio"),
@@ -118,6 +120,7 @@ __all__ = [
     "InvalidResponse",
     "LegacyServer",
     "MethodContext",
+    "OrphanedTask",
     "OwnerResolver",
     "ProtectedResource",
     "ProtocolError",

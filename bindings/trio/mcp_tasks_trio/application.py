@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -17,9 +17,13 @@ from mcp_tasks_core.request_state import RequestStateKey
 from mcp_tasks_core.server.config import Recovery, ServerConfig, method_is_reserved
 from mcp_tasks_core.sources import SourceTable
 from mcp_tasks_core.store import MemoryTaskStore, TaskStore
-from mcp_tasks_trio.tools import Function, Tool, duration_ms, is_async, make_terms, make_tool
+from mcp_tasks_trio.durations import duration_ms, optional_duration_ms
+from mcp_tasks_trio.tools import Function, Tool, is_async, make_terms, make_tool
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+RecoveryName: TypeAlias = Literal["fail", "resume", "leave"]
+"""The values of ``Recovery``, as they are written where a tool is declared."""
 
 AuthorizeTask = Callable[[Owner, Access, TaskId, Owner], "bool | Awaitable[bool]"]
 
@@ -146,9 +150,9 @@ class Application:
             raise LocalProtocolError(f"worker_threads is an integer of 1 or more, not {worker_threads!r}")
         self.worker_threads = worker_threads
         for setting, value in (("default_ttl", default_ttl), ("default_poll_interval", default_poll_interval)):
-            _optional_ms(value, setting)
-        self._call_limit_ms = _optional_ms(call_limit, "call_limit")
-        self._input_extension_ms = _optional_ms(input_extension, "input_extension")
+            optional_duration_ms(value, setting)
+        self._call_limit_ms = optional_duration_ms(call_limit, "call_limit")
+        self._input_extension_ms = optional_duration_ms(input_extension, "input_extension")
         self._list_ttl_ms = 0 if list_ttl == timedelta(0) else duration_ms(list_ttl, "list_ttl")
         self._list_cache_scope = list_cache_scope
         self._default_ttl = default_ttl
@@ -158,6 +162,7 @@ class Application:
         self._capabilities = dict(capabilities or {})
         self._tools: dict[str, Tool] = {}
         self._gates: list[Function] = []
+        self.orphan_handler: Function | None = None
         self._methods: dict[str, Method] = {}
         self._sources: dict[str, TaskBackend] = {}
 
@@ -192,7 +197,7 @@ class Application:
         annotations: Mapping[str, Any] | None = None,
         gate: Function | None = None,
         detach_on_disconnect: bool = False,
-        recovery: Recovery = Recovery.FAIL,
+        recovery: Recovery | RecoveryName = Recovery.FAIL,
         meta: Mapping[str, Any] | None = None,
     ) -> Callable[[F], F]:
         """Declare a function as a tool; the function itself stays as it is.
@@ -211,7 +216,10 @@ class Application:
             annotations: ``ToolAnnotations``, raw, such as ``{"readOnlyHint": True}``.
             gate: runs before the tool, and before any task exists; it may refuse or ask.
             detach_on_disconnect: a task's work starts although its caller went away before it had the handle.
-            recovery: what becomes of a task on a shared store when the process that ran its work has died.
+            recovery: what becomes of a task on a shared store when the process that ran its work has died. ``"fail"``:
+                it fails, with -32603. ``"resume"``: the function is called again, in another process, and its
+                questions are answered with the answers that were given already; for work that may run twice.
+                ``"leave"``: the function given to ``on_orphan`` decides.
             meta: the tool's ``_meta``.
 
         Raises:
@@ -255,6 +263,26 @@ class Application:
         if not callable(function):
             raise LocalProtocolError(f"a gate is a function, not {function!r}")
         self._gates.append(function)
+        return function
+
+    def on_orphan(self, function: F) -> F:
+        """Declare what decides on tasks whose process died and whose tool says ``recovery="leave"``.
+
+        It gets an ``OrphanedTask``, may be asynchronous, and may take as long as it likes, as where an engine outside
+        goes on with the work. What it returns is what the tool would have returned, and the task is completed with
+        it; ``ToolError`` and ``ProtocolError`` end the task as they would in the tool; any other exception fails it
+        with -32603. ``None`` leaves the task as it is for good: then it ends with its time, or when its client
+        cancels it. While the function runs, a cancel of the task stops it; when this process dies, too, the
+        function is called in another one. Without such a function every such task is left as it is.
+
+        Raises:
+            LocalProtocolError: it is no function, or there is one already.
+        """
+        if not callable(function):
+            raise LocalProtocolError(f"on_orphan is a function, not {function!r}; write @app.on_orphan")
+        if self.orphan_handler is not None:
+            raise LocalProtocolError("on_orphan is declared twice")
+        self.orphan_handler = function
         return function
 
     def method(self, name: str, *, capability: str | None = None) -> Callable[[F], F]:
@@ -327,10 +355,6 @@ class Application:
     def new_store(self) -> TaskStore:
         """The application's store, or a fresh one in memory."""
         return MemoryTaskStore() if self.store is None else self.store
-
-
-def _optional_ms(value: timedelta | None, setting: str) -> int | None:
-    return None if value is None else duration_ms(value, setting)
 
 
 def _server_info(**members: str | None) -> JSONObject:

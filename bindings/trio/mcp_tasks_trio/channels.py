@@ -23,6 +23,7 @@ from mcp_tasks_core.errors import (
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, TaskId, Ticket
 from mcp_tasks_core.server.effects import CallContext
 from mcp_tasks_core.server.events import (
+    UNCHANGED,
     Asked,
     CallLogged,
     CallProgressed,
@@ -31,7 +32,9 @@ from mcp_tasks_core.server.events import (
     Outcome,
     Raised,
     ServerEvent,
+    Unchanged,
     WorkProgressed,
+    WorkRetimed,
 )
 from mcp_tasks_trio.tool_errors import BodyUnwound, CallCancelled, InputUnavailable
 
@@ -60,6 +63,7 @@ class Channel(Protocol):
 
     call: CallContext
     task_id: TaskId | None
+    attempt: int
     cancel_requested: bool
 
     @property
@@ -73,6 +77,10 @@ class Channel(Protocol):
 
     def log(self, level: str, data: JSONValue, logger: str | None) -> None: ...
 
+    def retime(
+        self, *, ttl_ms: int | None | Unchanged = UNCHANGED, poll_interval_ms: int | None | Unchanged = UNCHANGED
+    ) -> None: ...
+
 
 class InlineChannel:
     """Reaches the caller of a request that is being answered.
@@ -85,6 +93,7 @@ class InlineChannel:
     """
 
     task_id: TaskId | None = None
+    attempt = 1
 
     def __init__(
         self, feed: Feed, ticket: Ticket, call: CallContext, check_answer: CheckAnswer, *, may_ask: bool = True
@@ -160,6 +169,11 @@ class InlineChannel:
         if self._open:
             self._feed(CallLogged(ticket=self._ticket, level=level, data=data, logger=logger))
 
+    def retime(
+        self, *, ttl_ms: int | None | Unchanged = UNCHANGED, poll_interval_ms: int | None | Unchanged = UNCHANGED
+    ) -> None:
+        """There is no task whose time it could be."""
+
     def cancel(self) -> None:
         self.cancel_requested = True
 
@@ -185,6 +199,7 @@ class WorkChannel:
     Args:
         foreground: questions that were answered before the task existed, by key; asking one of them again gives
             the answer without troubling the client.
+        attempt: 1 for the process that the task was made in, 2 for the one that runs its work after that.
     """
 
     def __init__(
@@ -193,11 +208,13 @@ class WorkChannel:
         task_id: TaskId,
         call: CallContext,
         foreground: Mapping[str, tuple[JSONObject, JSONObject]],
+        attempt: int = 1,
     ) -> None:
         self.call = call
+        self.attempt = attempt
         self.task_id: TaskId | None = task_id
         self.cancel_requested = False
-        self._id = task_id
+        self.own_task_id = task_id
         self._feed = feed
         self._foreground = foreground
         self._waiters: dict[str, _Waiter] = {}
@@ -244,7 +261,7 @@ class WorkChannel:
         waiter = self._waiters[key] = _Waiter(request)
         waiter.waiting = 1
         try:
-            self._feed(InputNeeded(self._id, InputKey(key), request))
+            self._feed(InputNeeded(self.own_task_id, InputKey(key), request))
         except BaseException:
             del self._waiters[key]
             raise
@@ -256,7 +273,7 @@ class WorkChannel:
             return
         del self._waiters[key]
         if not waiter.done.is_set() and not self.cancel_requested and self._open:
-            self._feed(InputWithdrawn(self._id, InputKey(key)))
+            self._feed(InputWithdrawn(self.own_task_id, InputKey(key)))
 
     def deliver(self, key: InputKey, answer: JSONObject) -> None:
         waiter = self._waiters.get(key)
@@ -272,11 +289,17 @@ class WorkChannel:
 
     def progress(self, progress: float | None, total: float | None, message: str | None) -> None:
         if self._open:
-            self._feed(WorkProgressed(task_id=self._id, progress=progress, total=total, message=message))
+            self._feed(WorkProgressed(task_id=self.own_task_id, progress=progress, total=total, message=message))
 
     def log(self, level: str, data: JSONValue, logger: str | None) -> None:
         # A task has no request in progress that log messages could belong to: they go to the server's own log.
-        _work_log.log(LOG_LEVELS[level], "%s: %s", logger or self._id, data)
+        _work_log.log(LOG_LEVELS[level], "%s: %s", logger or self.own_task_id, data)
+
+    def retime(
+        self, *, ttl_ms: int | None | Unchanged = UNCHANGED, poll_interval_ms: int | None | Unchanged = UNCHANGED
+    ) -> None:
+        if self._open:
+            self._feed(WorkRetimed(task_id=self.own_task_id, ttl_ms=ttl_ms, poll_interval_ms=poll_interval_ms))
 
     def cancel(self, *, wake: bool) -> None:
         """The work is to stop.

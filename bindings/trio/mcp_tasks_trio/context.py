@@ -6,8 +6,10 @@ whose methods block. Both work the same inline and in a task.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import attrs
@@ -18,6 +20,7 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, TaskId
 from mcp_tasks_trio import questions
 from mcp_tasks_trio.channels import LOG_LEVELS, Channel
+from mcp_tasks_trio.durations import optional_duration_ms
 from mcp_tasks_trio.questions import ElicitationAnswer, Question
 from mcp_tasks_trio.results import UnfitResult, clean_text, json_value
 from mcp_tasks_trio.threads import LoopCalls
@@ -254,6 +257,11 @@ class _ToolFacts(_CallFacts):
         """The task whose work this is, ``None`` where the call is answered inline."""
         return self._channel.task_id
 
+    @property
+    def attempt(self) -> int:
+        """1, and one more each time that another process runs the work of the task again after one has died."""
+        return self._channel.attempt
+
 
 class ToolContext(_AsyncContext, _ToolFacts):
     """For an asynchronous tool: a parameter annotated with it receives it, whatever its name.
@@ -269,6 +277,29 @@ class ToolContext(_AsyncContext, _ToolFacts):
         """Set a task's statusMessage; inline there is no such thing, and it is dropped."""
         self._channel.progress(None, None, _checked_message(message))
 
+    async def keep_for(self, ttl: timedelta | None) -> None:
+        """Change how long the task is kept; inline there is no task, and nothing happens.
+
+        Args:
+            ttl: counted from the task's creation, not from now; 1 ms or more, in whole milliseconds. A task that is
+                unfinished when it is over fails. ``None`` for without limit.
+
+        Raises:
+            LocalProtocolError: it is no such duration.
+        """
+        self._channel.retime(ttl_ms=optional_duration_ms(ttl, "ttl"))
+
+    async def poll_every(self, interval: timedelta | None) -> None:
+        """Change how often clients are told to poll the task; inline there is no task, and nothing happens.
+
+        Args:
+            interval: 1 ms or more, in whole milliseconds; ``None`` to suggest nothing.
+
+        Raises:
+            LocalProtocolError: it is no such duration.
+        """
+        self._channel.retime(poll_interval_ms=optional_duration_ms(interval, "interval"))
+
 
 class SyncToolContext(_SyncContext, _ToolFacts):
     """For a tool that runs in a worker thread."""
@@ -280,6 +311,15 @@ class SyncToolContext(_SyncContext, _ToolFacts):
     def status(self, message: str) -> None:
         """As ``ToolContext.status``."""
         self._loop.post(self._channel.progress, None, None, _checked_message(message))
+
+    def keep_for(self, ttl: timedelta | None) -> None:
+        """As ``ToolContext.keep_for``."""
+        self._loop.post(functools.partial(self._channel.retime, ttl_ms=optional_duration_ms(ttl, "ttl")))
+
+    def poll_every(self, interval: timedelta | None) -> None:
+        """As ``ToolContext.poll_every``."""
+        interval_ms = optional_duration_ms(interval, "interval")
+        self._loop.post(functools.partial(self._channel.retime, poll_interval_ms=interval_ms))
 
 
 @attrs.frozen

@@ -57,16 +57,20 @@ from mcp_tasks_core.server.events import (
     Ticked,
 )
 from mcp_tasks_core.server.protocol import ServerProtocol
-from mcp_tasks_core.store import StoreError, TaskStore
+from mcp_tasks_core.store import TaskStore
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.execution import Execution
 from mcp_tasks_trio.own_engines import OwnEngines
+from mcp_tasks_trio.process_lease import ProcessLease
 from mcp_tasks_trio.store_answers import StoreEffect, answer_of_store, failure_of_store, shared_store
 from mcp_tasks_trio.threads import WorkerThreads
 
 _log = logging.getLogger("mcp_tasks_trio")
 
-_STORE_THREADS: Final = 4  # calls to a blocking store at the same time; SQLite writes one by one anyway
+# Calls to a blocking store at the same time. Threads of their own for reads: they are not to wait behind writes, which
+# wait for each other and for other processes. Writes that wait together are made durable together.
+_READER_THREADS: Final = 4
+_WRITER_THREADS: Final = 16
 _TICK_PAUSE_SECONDS: Final = 0.005  # a deadline that has passed and stands is not asked about faster than this
 _EXECUTOR_BYTES: Final = 16  # names one process on a shared store, as no other was ever named
 _SEVERITIES: Final[Mapping[Severity, int]] = {Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
@@ -119,6 +123,7 @@ class ServerEngine:
             secrets_kept = self._shared.request_state_secrets(entropy(32))
             keys = [RequestStateKey(key_id, secret) for key_id, secret in secrets_kept]
         executor = None if self._shared is None else entropy(_EXECUTOR_BYTES).hex()
+        self._lease = None if self._shared is None or executor is None else ProcessLease(self._shared, executor)
         self._config = application.server_config(keys, executor=executor)
         self._protocol = ServerProtocol(self._config)
         self._streams_opened = 0
@@ -146,16 +151,20 @@ class ServerEngine:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServerEngine]:
         """Serve until the block ends; then whatever still runs is cancelled."""
-        async with anyio.create_task_group() as task_group:
-            self._begin(task_group)
-            await self._hold_first_lease()
-            self.feed(Ticked())
-            task_group.start_soon(self._keep_time)
-            try:
-                yield self
-            finally:
-                task_group.cancel_scope.cancel()
-                self._end_lease()
+        try:
+            async with anyio.create_task_group() as task_group:
+                self._begin(task_group)
+                await self._hold_first_lease()
+                self.feed(Ticked())
+                task_group.start_soon(self._keep_time)
+                try:
+                    yield self
+                finally:
+                    task_group.cancel_scope.cancel()
+        finally:
+            # Only now has all work ended that lets itself be cancelled: another process may run it from here on.
+            if self._lease is not None:
+                self._lease.end()
 
     async def _hold_first_lease(self) -> None:
         """Live, for other processes, before the first task can name this one as its executor.
@@ -163,22 +172,14 @@ class ServerEngine:
         Raises:
             StoreError: the store cannot say so.
         """
-        shared, executor = self._shared, self._config.executor
-        if shared is None or executor is None:
+        lease = self._lease
+        if lease is None:
             return
         until_ms = self._clock().wall_ms + self._config.limits.lease_ms
-        if shared.blocks:
-            await self._store_threads.run(lambda: shared.hold_lease(executor, until_ms))
+        if self._store.blocks:
+            await self._writers.run(lambda: lease.hold(until_ms))
         else:
-            shared.hold_lease(executor, until_ms)
-
-    def _end_lease(self) -> None:
-        """Let other processes settle at once what this one leaves unfinished."""
-        if self._shared is not None and self._config.executor is not None:
-            try:
-                self._shared.end_lease(self._config.executor)
-            except StoreError as error:
-                _log.warning("The lease could not be ended, and runs out by itself: %s", error)
+            lease.hold(until_ms)
 
     def _begin(self, task_group: TaskGroup) -> None:
         self._task_group = task_group
@@ -195,18 +196,19 @@ class ServerEngine:
         )
         blocks = self._store.blocks
         if blocks:
-            self._store_threads = WorkerThreads(_STORE_THREADS)
-        ask_store = self._ask_blocking_store if blocks else self._ask_store
+            self._readers, self._writers = WorkerThreads(_READER_THREADS), WorkerThreads(_WRITER_THREADS)
+        read = self._read_blocking_store if blocks else self._ask_store
+        write = self._write_blocking_store if blocks else self._ask_store
         self._effects = {
             Frame: self._send,
             Acknowledge: self._acknowledge,
-            LoadTask: ask_store if blocks else self._load,
-            StoreTask: ask_store,
-            ListDue: ask_store,
-            DeleteTask: ask_store,
-            HoldLease: ask_store,
-            ListOrphans: ask_store,
-            ListChanges: ask_store,
+            LoadTask: read if blocks else self._load,
+            StoreTask: write,
+            ListDue: read,
+            DeleteTask: write,
+            HoldLease: write,
+            ListOrphans: read,
+            ListChanges: read,
             Authorize: own.authorize,
             InvokeTool: execution.invoke_tool,
             CallMethod: execution.call_method,
@@ -214,7 +216,7 @@ class ServerEngine:
             StartWork: execution.start_work,
             AdoptWork: _nothing,  # a claimed task's work is its engine's
             ResumeWork: execution.resume_work,
-            OrphanLeft: _report_orphan,
+            OrphanLeft: execution.tell_of_orphan,
             AbandonWork: execution.abandon_work,
             DeliverInput: execution.deliver_input,
             RefuseInput: execution.refuse_input,
@@ -257,8 +259,11 @@ class ServerEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered, or work runs whose outcome a durable store is to hold."""
-        return bool(self._protocol.open_exchanges) or (self._store.blocks and self._execution.works_running > 0)
+        """Whether a request is being answered, or work runs whose outcome a durable store is to hold, or such an
+        outcome is on its way there."""
+        if self._protocol.open_exchanges:
+            return True
+        return self._store.blocks and (self._execution.works_running > 0 or self._protocol.busy_tasks > 0)
 
     async def quiet(self) -> None:
         """Wait until nothing is ``busy``."""
@@ -354,13 +359,16 @@ class ServerEngine:
             self._queue.append(failure_of_store(effect.ticket, error))
 
     def _ask_store(self, effect: StoreEffect) -> None:
-        self._queue.append(answer_of_store(self._store, effect))
+        self._queue.append(answer_of_store(self._store, self._lease, effect))
 
-    def _ask_blocking_store(self, effect: StoreEffect) -> None:
-        self._task_group.start_soon(self._wait_for_store, effect)
+    def _read_blocking_store(self, effect: StoreEffect) -> None:
+        self._task_group.start_soon(self._wait_for_store, self._readers, effect)
 
-    async def _wait_for_store(self, effect: StoreEffect) -> None:
-        self.feed(await self._store_threads.run(lambda: answer_of_store(self._store, effect)))
+    def _write_blocking_store(self, effect: StoreEffect) -> None:
+        self._task_group.start_soon(self._wait_for_store, self._writers, effect)
+
+    async def _wait_for_store(self, threads: WorkerThreads, effect: StoreEffect) -> None:
+        self.feed(await threads.run(lambda: answer_of_store(self._store, self._lease, effect)))
 
     # --- time
 
@@ -381,10 +389,6 @@ class ServerEngine:
 
 def _nothing(effect: object) -> None:
     """This effect asks nothing of this runner."""
-
-
-def _report_orphan(effect: OrphanLeft) -> None:
-    _log.warning("Task %s was left by a process that died; its tool leaves it to the application", effect.task_id)
 
 
 def _report(report: Report) -> None:

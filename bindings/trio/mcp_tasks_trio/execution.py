@@ -7,7 +7,7 @@ and its stream, and ends with the server.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -15,7 +15,7 @@ import attrs
 from anyio.abc import TaskGroup
 
 from mcp_tasks_core.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorObject, LocalProtocolError
-from mcp_tasks_core.identifiers import JSONObject, StreamId, TaskId, Ticket
+from mcp_tasks_core.identifiers import InputKey, JSONObject, StreamId, TaskId, Ticket
 from mcp_tasks_core.server.effects import (
     AbandonWork,
     CallContext,
@@ -23,6 +23,7 @@ from mcp_tasks_core.server.effects import (
     CancelCall,
     DeliverInput,
     InvokeTool,
+    OrphanLeft,
     RefuseInput,
     ResumeWork,
     StartWork,
@@ -37,6 +38,7 @@ from mcp_tasks_core.server.events import (
     ToolAnswered,
     ToolDeferred,
     WorkCompleted,
+    WorkReleased,
     WorkStopped,
 )
 from mcp_tasks_trio.application import Application, Method
@@ -50,11 +52,13 @@ from mcp_tasks_trio.context import (
     SyncToolContext,
     ToolContext,
 )
-from mcp_tasks_trio.endings import as_error, settle
+from mcp_tasks_trio.durations import optional_duration_ms
+from mcp_tasks_trio.endings import as_error, as_result, settle
+from mcp_tasks_trio.orphans import OrphanedTask
 from mcp_tasks_trio.results import error_to_wire, json_object, to_wire
 from mcp_tasks_trio.signatures import ArgumentsRefused
 from mcp_tasks_trio.threads import LoopCalls, WorkerThreads
-from mcp_tasks_trio.tools import Function, TaskClaim, Tool, duration_ms, is_async
+from mcp_tasks_trio.tools import Function, TaskClaim, Tool, is_async
 
 _log = logging.getLogger("mcp_tasks_trio")
 
@@ -63,9 +67,15 @@ class _Deferred:
     """A gate's verdict: the call becomes a task."""
 
 
+class _Released:
+    """The application's verdict on an orphan: the task stays as it is."""
+
+
 _DEFERRED: Final = _Deferred()
+_RELEASED: Final = _Released()
 _NO_STREAM: Final = StreamId(0)  # work that is resumed was asked for on a stream of another process
 _Ending: TypeAlias = "Outcome | TaskClaim | _Deferred"
+_WorkEnding: TypeAlias = "_Ending | _Released"
 
 
 @attrs.define(eq=False)
@@ -192,6 +202,7 @@ class Execution:
                 ttl_ms=terms.ttl_ms,
                 poll_interval_ms=terms.poll_interval_ms,
                 detach_on_disconnect=terms.detach_on_disconnect,
+                answered={InputKey(key): pair for key, pair in ({} if channel is None else channel.settled).items()},
             )
         )
 
@@ -234,8 +245,8 @@ class Execution:
             ticket=ticket,
             deferral=Deferral.CLAIM,
             task_id=claim.task_id,
-            ttl_ms=None if claim.ttl is None else duration_ms(claim.ttl, "ttl"),
-            poll_interval_ms=None if claim.poll_interval is None else duration_ms(claim.poll_interval, "poll_interval"),
+            ttl_ms=optional_duration_ms(claim.ttl, "ttl"),
+            poll_interval_ms=optional_duration_ms(claim.poll_interval, "poll_interval"),
             status_message=claim.status_message,
             detach_on_disconnect=prepared.tool.terms.detach_on_disconnect,
         )
@@ -276,35 +287,85 @@ class Execution:
     def start_work(self, effect: StartWork) -> None:
         prepared, foreground = self._deferred.pop(effect.ticket)
         settled = foreground.settled if foreground is not None else {}
-        self._start_work(effect.task_id, prepared, settled)
+        channel = WorkChannel(self._feed, effect.task_id, prepared.context, settled)
+        self._start_work(channel, prepared)
 
-    def _start_work(
-        self, task_id: TaskId, prepared: _Prepared, settled: Mapping[str, tuple[JSONObject, JSONObject]]
-    ) -> None:
-        channel = WorkChannel(self._feed, task_id, prepared.context, settled)
-        work = self._works[task_id] = _Work(channel, in_thread=not prepared.tool.is_async)
-        self._task_group.start_soon(self._run_work, task_id, work, prepared)
+    def _start_work(self, channel: WorkChannel, prepared: _Prepared) -> None:
+        work = self._open_work(channel, prepared.tool.is_async)
+        tool = prepared.tool
+
+        async def steps() -> _Ending:
+            return Returned(to_wire(await self._run_body(prepared, channel), tool.output))
+
+        self._task_group.start_soon(self._run_work, work, f"Tool {tool.name}", steps, as_result)
+
+    def _open_work(self, channel: WorkChannel, is_async: bool) -> _Work:
+        """Work that is about to run. An earlier run, of before the task was another process's, is cut off."""
+        lingering = self._works.get(channel.own_task_id)
+        if lingering is not None:
+            lingering.stop()
+            lingering.channel.close()
+        work = self._works[channel.own_task_id] = _Work(channel, in_thread=not is_async)
+        return work
 
     def resume_work(self, effect: ResumeWork) -> None:
         """Run the work of a task whose process died. Its gates were passed then, and are not asked again."""
-        context = CallContext(
+        channel = self._channel_of(effect)
+        tool = self._application.tools.get(effect.name)
+        try:
+            if tool is None:
+                raise ArgumentsRefused("there is no such tool any longer")
+            prepared = _Prepared(tool, tool.arguments.read(effect.arguments), channel.call)
+        except ArgumentsRefused as refusal:
+            _log.error("The work of task %s cannot be resumed: %s", effect.task_id, refusal)
+            error = ErrorObject(INTERNAL_ERROR, f"Tool {effect.name} cannot be resumed")
+            self._feed(WorkCompleted(effect.task_id, Raised(error)))
+            return
+        self._start_work(channel, prepared)
+
+    def tell_of_orphan(self, effect: OrphanLeft) -> None:
+        """Have the application decide on a task whose process died."""
+        handler = self._application.orphan_handler
+        tool = self._application.tools.get(effect.name)
+        if handler is None or tool is None:
+            _log.warning(
+                "Task %s was left by a process that died; its tool leaves it to the application, which has "
+                "no on_orphan",
+                effect.task_id,
+            )
+            self._feed(WorkReleased(effect.task_id))
+            return
+        orphan = OrphanedTask(
+            task_id=effect.task_id,
+            tool_name=effect.name,
+            arguments=effect.arguments,
+            owner=effect.owner,
+            meta=effect.meta,
+            attempt=effect.attempt,
+        )
+        handler_is_async = is_async(handler)
+        work = self._open_work(self._channel_of(effect), handler_is_async)
+
+        async def steps() -> _WorkEnding:
+            value = await self._threads.call(handler, handler_is_async, orphan)
+            return _RELEASED if value is None else Returned(to_wire(value, tool.output))
+
+        self._task_group.start_soon(self._run_work, work, "on_orphan", steps, as_error)
+
+    def _channel_of(self, effect: ResumeWork) -> WorkChannel:
+        call = CallContext(
             stream_id=_NO_STREAM,
             request_id=effect.task_id,
             owner=effect.owner,
             meta=effect.meta,
             capabilities=effect.capabilities,
         )
-        tool = self._application.tools.get(effect.name)
-        try:
-            if tool is None:
-                raise ArgumentsRefused("there is no such tool any longer")
-            prepared = _Prepared(tool, tool.arguments.read(effect.arguments), context)
-        except ArgumentsRefused as refusal:
-            _log.error("The work of task %s cannot be resumed: %s", effect.task_id, refusal)
-            error = ErrorObject(INTERNAL_ERROR, f"Tool {effect.name} cannot be resumed")
-            self._feed(WorkCompleted(effect.task_id, Raised(error)))
-            return
-        self._start_work(effect.task_id, prepared, {})
+        answered = {
+            str(key): (entry.request, entry.answer)
+            for key, entry in effect.answered.items()
+            if entry.answer is not None
+        }
+        return WorkChannel(self._feed, effect.task_id, call, answered, effect.attempt)
 
     def abandon_work(self, effect: AbandonWork) -> None:
         self._deferred.pop(effect.ticket, None)
@@ -324,17 +385,20 @@ class Execution:
         if work is not None:
             work.channel.refuse(effect.key, effect.error)
 
-    async def _run_work(self, task_id: TaskId, work: _Work, prepared: _Prepared) -> None:
-        tool = prepared.tool
-
-        async def steps() -> _Ending:
-            return Returned(to_wire(await self._run_body(prepared, work.channel), tool.output))
-
-        value = await settle(f"Tool {tool.name}", work.scope, work.channel, steps)
+    async def _run_work(
+        self, work: _Work, what: str, steps: Callable[[], Awaitable[_WorkEnding]], fail: Callable[[str], Outcome]
+    ) -> None:
+        task_id = work.channel.own_task_id
+        value = await settle(what, work.scope, work.channel, steps, fail=fail)
         work.channel.close()
+        if self._works.get(task_id) is not work:
+            return  # The task is another run's by now.
         del self._works[task_id]
-        outcome = value if isinstance(value, Returned | Raised) else WorkStopped()
-        self._feed(WorkCompleted(task_id, outcome))
+        if isinstance(value, _Released):
+            self._feed(WorkReleased(task_id))
+        else:
+            outcome = value if isinstance(value, Returned | Raised) else WorkStopped()
+            self._feed(WorkCompleted(task_id, outcome))
 
     # --- what calls and work share
 

@@ -28,6 +28,7 @@ from mcp_tasks_core.server.events import (
     TaskStored,
 )
 from mcp_tasks_core.store import CapacityExceeded, SharedTaskStore, StoreError, StoreUncertain, TaskStore
+from mcp_tasks_trio.process_lease import ProcessLease
 
 StoreEffect: TypeAlias = LoadTask | StoreTask | ListDue | DeleteTask | HoldLease | ListOrphans | ListChanges
 
@@ -39,10 +40,10 @@ def shared_store(store: TaskStore) -> SharedTaskStore | None:
     return cast("SharedTaskStore", store) if callable(getattr(store, "hold_lease", None)) else None
 
 
-def answer_of_store(store: TaskStore, effect: StoreEffect) -> ServerEvent:
+def answer_of_store(store: TaskStore, lease: ProcessLease | None, effect: StoreEffect) -> ServerEvent:
     """The event that answers the effect; a store's exception becomes one, too."""
     try:
-        return _answer(store, effect)
+        return _answer(store, lease, effect)
     except Exception as error:
         return failure_of_store(effect.ticket, error)
 
@@ -57,7 +58,7 @@ def failure_of_store(ticket: Ticket, error: Exception) -> StoreFailed:
     return StoreFailed(ticket, repr(error), uncertain=True)
 
 
-def _answer(store: TaskStore, effect: StoreEffect) -> ServerEvent:
+def _answer(store: TaskStore, lease: ProcessLease | None, effect: StoreEffect) -> ServerEvent:
     ticket = effect.ticket
     match effect:
         case LoadTask():
@@ -74,14 +75,17 @@ def _answer(store: TaskStore, effect: StoreEffect) -> ServerEvent:
         case _:
             shared = shared_store(store)
             assert shared is not None, "only a process on a shared store names an executor"
-            return _answer_of_shared(shared, effect)
+            assert lease is not None, "only a process on a shared store names an executor"
+            return _answer_of_shared(shared, lease, effect)
 
 
-def _answer_of_shared(store: SharedTaskStore, effect: HoldLease | ListOrphans | ListChanges) -> ServerEvent:
+def _answer_of_shared(
+    store: SharedTaskStore, lease: ProcessLease, effect: HoldLease | ListOrphans | ListChanges
+) -> ServerEvent:
     ticket = effect.ticket
     match effect:
         case HoldLease():
-            store.hold_lease(effect.executor, effect.until_ms)
+            lease.hold(effect.until_ms)
             return LeaseHeld(ticket)
         case ListOrphans():
             return OrphansListed(ticket, store.list_orphans(effect.now_ms, effect.limit))

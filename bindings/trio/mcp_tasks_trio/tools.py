@@ -14,6 +14,7 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, TaskId
 from mcp_tasks_core.server.config import Recovery, ToolEntry
 from mcp_tasks_trio.context import SyncToolContext, ToolContext
+from mcp_tasks_trio.durations import duration_ms
 from mcp_tasks_trio.results import OutputSchema, UnfitResult, json_object, output_schema_of
 from mcp_tasks_trio.schemas import SchemaValidator
 from mcp_tasks_trio.signatures import Arguments, ExplicitArguments, Signature, TypedArguments
@@ -24,7 +25,6 @@ task, and -32021 for clients that did not declare tasks."""
 
 _MODES: Final = ("never", "always", "required")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)  # Source: tools, Tool Names
-_DURATION_MS_MAX: Final = 2**53 - 1  # what every JSON reader keeps exactly; 285,000 years
 _HINTS: Final[Mapping[str, type]] = {
     "title": str,
     "readOnlyHint": bool,
@@ -39,22 +39,6 @@ Function: TypeAlias = Callable[..., Any]
 def is_async(function: Function) -> bool:
     """Whether calling it gives something to await; everything else runs in a worker thread."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def duration_ms(value: object, name: str) -> int:
-    """A duration as whole milliseconds.
-
-    Raises:
-        LocalProtocolError: it is no ``timedelta``, shorter than 1 ms, no whole number of milliseconds, or too long.
-    """
-    if not isinstance(value, timedelta):
-        raise LocalProtocolError(f"{name} is a timedelta, such as timedelta(hours=1), not {value!r}")
-    whole, rest = divmod(value, timedelta(milliseconds=1))
-    if rest or whole < 1:
-        raise LocalProtocolError(f"{name} is 1 millisecond or more, in whole milliseconds, not {value!r}")
-    if whole > _DURATION_MS_MAX:
-        raise LocalProtocolError(f"{name} is at most 2**53 - 1 milliseconds; for no limit say {name}=None")
-    return whole
 
 
 @attrs.frozen(kw_only=True)
@@ -179,7 +163,7 @@ def make_terms(
     ttl: timedelta | None,
     poll_interval: timedelta | None,
     detach_on_disconnect: bool,
-    recovery: Recovery,
+    recovery: Recovery | str,
 ) -> TaskTerms:
     """How calls become tasks, checked.
 
@@ -188,15 +172,18 @@ def make_terms(
     """
     if task not in _MODES:
         raise LocalProtocolError(f"task is one of {', '.join(map(repr, _MODES))}; not {task!r}")
-    if not isinstance(recovery, Recovery):
-        raise LocalProtocolError(f"recovery is one of {', '.join(map(str, Recovery))}; not {recovery!r}")
+    try:
+        chosen = Recovery(recovery)
+    except ValueError:
+        allowed = ", ".join(repr(each.value) for each in Recovery)
+        raise LocalProtocolError(f"recovery is one of {allowed}; not {recovery!r}") from None
     mode: TaskMode = task  # type: ignore[assignment]
     return TaskTerms(
         mode=mode,
         ttl_ms=None if ttl is None else duration_ms(ttl, "ttl"),
         poll_interval_ms=None if poll_interval is None else duration_ms(poll_interval, "poll_interval"),
         detach_on_disconnect=detach_on_disconnect,
-        recovery=recovery,
+        recovery=chosen,
     )
 
 
