@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Generator
 from importlib.util import find_spec
 
@@ -18,6 +19,19 @@ if EVERYTHING_IS_HERE or find_spec("jsonschema") is not None:
 
 # How the reason of a skip begins when something that the test needs is not there: the specification folder, Node.
 SKIP_FOR_WANT = "needs "
+
+
+_OWN_FOLDERS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a served application keeps by default goes to a folder of this run's, not to that of whoever runs it."""
+    folder = config.stash[_OWN_FOLDERS] = tempfile.TemporaryDirectory(prefix="mcp-tasks-tests-")
+    os.environ["XDG_STATE_HOME"] = folder.name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_OWN_FOLDERS].cleanup()
 
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -70,7 +71,12 @@ class _Demo:
 
     async def run(self) -> int:
         spec, directory = find_example()
-        command = [sys.executable, "-m", "mcp_tasks_trio", "serve", spec, "--backend", self._backend]
+        with tempfile.TemporaryDirectory(prefix="mcp-tasks-demo-") as folder:
+            return await self._run(spec, directory, Path(folder) / "tasks.db")
+
+    async def _run(self, spec: str, directory: Path | None, store: Path) -> int:
+        serve = [sys.executable, "-m", "mcp_tasks_trio", "serve", spec]
+        command = [*serve, "--backend", self._backend, "--store", str(store)]
         self._title(f"A server in a child process: mcp-tasks serve {spec}")
         self._explain("client and server speak JSON-RPC over the child's stdin and stdout, a message a line")
         try:

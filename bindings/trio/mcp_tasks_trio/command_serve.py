@@ -12,14 +12,18 @@ from contextlib import contextmanager
 
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.exit_codes import WrongUsage
+from mcp_tasks_trio.served_store import open_store
 from mcp_tasks_trio.stdio_server import run_stdio
 
 
-def run_serve(spec: str, *, backend: str, log_level: str) -> int:
+def run_serve(spec: str, *, backend: str, log_level: str, store: str | None = None) -> int:
     """Serve until the client closes stdin; gives the exit status.
 
+    Args:
+        store: a file's path, or ``memory``; ``None`` for the application's own, else a file of the user's.
+
     Raises:
-        WrongUsage: there is no such application.
+        WrongUsage: there is no such application, or no such store.
     """
     application = load_application(spec)
     logging.basicConfig(
@@ -31,7 +35,14 @@ def run_serve(spec: str, *, backend: str, log_level: str) -> int:
             f" mcp-tasks call TOOL -- mcp-tasks serve {spec}",
             file=sys.stderr,
         )
-    return run_stdio(application, backend=backend)
+    return run_stdio(application, backend=backend, store=open_store(application, store, origin=_origin_of(spec)))
+
+
+def _origin_of(spec: str) -> str:
+    """Where the application that a MODULE:NAME names is defined."""
+    module_name, _, name = spec.partition(":")
+    file = getattr(sys.modules[module_name], "__file__", None)
+    return f"{os.path.realpath(file) if file else module_name}:{name}"
 
 
 def load_application(spec: str) -> Application:

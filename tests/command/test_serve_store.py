@@ -1,0 +1,92 @@
+"""``mcp-tasks serve``: where tasks are kept, and that they are still there for the next process."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_tasks_trio.served_store import default_file, state_folder
+
+
+@pytest.mark.spec("C5")
+def test_a_task_outlives_the_process_that_made_it_in_the_file_that_was_named(
+    start_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "tasks.db"
+    first = start_server("sample_app:app", "--store", str(file))
+    task_id = first.tool("finish", {"text": "kept"})["taskId"]
+    ended = first.ended_state(task_id)
+    assert ended["status"] == "completed"
+    first.close()
+    second = start_server("sample_app:app", "--store", str(file))
+    assert second.state(task_id) == ended
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_an_application_that_was_given_no_store_has_a_file_of_its_own_in_the_state_folder(
+    start_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    first = start_server(env=env)
+    task_id = first.tool("finish")["taskId"]
+    first.ended_state(task_id)
+    first.close()
+    (file,) = (tmp_path / "mcp-tasks").glob("*.db")
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert f"are kept in {file}" in first.stderr
+    assert start_server(env=env).state(task_id)["status"] == "completed"
+
+
+def test_memory_keeps_tasks_in_no_file(start_server: Callable[..., Any], tmp_path: Path) -> None:
+    server = start_server("sample_app:app", "--store", "memory", env={"XDG_STATE_HOME": str(tmp_path)})
+    assert server.ended_state(server.tool("finish")["taskId"])["status"] == "completed"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_application_without_tasks_makes_no_file(start_server: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(
+        "from mcp_tasks_trio import Application\n"
+        "app = Application('plain', version='1')\n"
+        "@app.tool()\n"
+        "def one() -> int:\n"
+        '    "One."\n'
+        "    return 1\n"
+    )
+    server = start_server("plain:app", cwd=tmp_path, env={"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert server.tool("one")["structuredContent"] == 1
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("made", ["missing/tasks.db", "text.db", "other.db"])
+def test_a_file_that_cannot_be_a_store_is_refused_in_one_line(
+    mcp_tasks: Callable[..., Any], tmp_path: Path, made: str
+) -> None:
+    (tmp_path / "text.db").write_text("This is a text and no database, however long it is made." * 20)
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY)")
+    other.close()
+    done = mcp_tasks("serve", "sample_app:app", "--store", str(tmp_path / made))
+    assert done.status == 2
+    assert done.stdout == ""
+    assert f"{tmp_path / made} cannot be used as a store: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_applications_of_one_name_from_different_places_have_different_files() -> None:
+    one, other = default_file("reports", "/one/reports.py:app"), default_file("reports", "/other/reports.py:app")
+    assert one != other
+    assert one.parent == other.parent == state_folder()
+    assert one == default_file("reports", "/one/reports.py:app")
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a b/c", "...", "世界", "x" * 500])
+def test_no_name_leads_out_of_the_state_folder(name: str) -> None:
+    file = default_file(name, "somewhere")
+    assert file.parent == state_folder()
+    assert len(file.name) < 100
+    assert file.name.isascii()
