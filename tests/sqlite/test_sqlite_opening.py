@@ -20,7 +20,7 @@ from mcp_tasks_core.store import StoreError
 from mcp_tasks_core.testing.store_contract import row
 from mcp_tasks_sqlite import SqliteTaskStore, StoreNotOpened
 from mcp_tasks_sqlite.opening import open_file
-from mcp_tasks_sqlite.schema import APPLICATION_ID, MIGRATIONS
+from mcp_tasks_sqlite.schema import APPLICATION_ID, MIGRATIONS, needs_migration
 
 
 def connect(path: Path) -> closing[sqlite3.Connection]:
@@ -303,3 +303,21 @@ def test_a_closed_store_says_that_it_is_closed_and_leaves_one_file(path):
         with pytest.raises(StoreError, match="is closed"):
             call()
     assert [file.name for file in path.parent.iterdir()] == ["tasks.db"]
+
+
+def test_a_file_that_another_process_makes_a_store_of_meanwhile_is_not_taken_for_a_foreign_one(path):
+    path.touch(mode=0o600)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        made: list[str] = []
+
+        def make_it_a_store(statement: str) -> None:
+            if "user_version" in statement and not made:
+                made.append(statement)
+                SqliteTaskStore(path).close()
+
+        connection.set_trace_callback(make_it_a_store)
+        assert needs_migration(connection, str(path), MIGRATIONS)
+        assert made
+        connection.set_trace_callback(None)
+        assert not needs_migration(connection, str(path), MIGRATIONS)

@@ -95,15 +95,12 @@ def needs_migration(connection: sqlite3.Connection, path: str, migrations: Seque
     Raises:
         StoreNotOpened: it is somebody else's file, or of a later version.
     """
-    application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
-    if application_id != APPLICATION_ID:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
-        if application_id or version or tables:
-            raise StoreNotOpened(
-                f"{path} is an SQLite database of another program (application id {application_id:#x}, "
-                f"{tables} tables and indices); name a file of its own for the store"
-            )
+    application_id, version, tables = _identity(connection)
+    if application_id != APPLICATION_ID and (application_id or version or tables):
+        raise StoreNotOpened(
+            f"{path} is an SQLite database of another program (application id {application_id:#x}, "
+            f"{tables} tables and indices); name a file of its own for the store"
+        )
     if version > len(migrations):
         raise StoreNotOpened(
             f"{path} has schema version {version} and this mcp-tasks-sqlite knows versions up to {len(migrations)}: "
@@ -125,6 +122,22 @@ def migrate(connection: sqlite3.Connection, path: str, migrations: Sequence[Migr
             connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {len(migrations)}")
+
+
+def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Application id, version, and how many tables and indices: as they were at one moment.
+
+    Read one after the other, a file that another process makes a store of meanwhile would look like somebody else's.
+    """
+    outside = not connection.in_transaction
+    try:
+        if outside:
+            connection.execute("BEGIN")
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
+        return _pragma(connection, "application_id"), _pragma(connection, "user_version"), tables
+    finally:
+        if outside and connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
