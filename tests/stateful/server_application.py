@@ -84,6 +84,7 @@ class Application:
             code = -32603
         if isinstance(outcome, Returned) and isinstance(call.effect, CallMethod) and isinstance(outcome.result, dict):
             code = None if outcome.result.get("content") == "text" else code
+            outcome = Returned({**outcome.result, "messages": []})
         waited_for = call.sent.key in core.open and not call.cancelled
         core.world.progressing = None
         call.answered = True
