@@ -222,6 +222,7 @@ class StreamLost:
 
     method: str
     reason: str
+    cause: object = None
 
 
 Reply: TypeAlias = Succeeded | RemoteError | InvalidResponse | UnsupportedVersion | Silent | StreamLost

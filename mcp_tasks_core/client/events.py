@@ -49,10 +49,15 @@ class MessageRefused:
 
 @attrs.frozen(slots=True)
 class StreamEnded:
-    """The stream of one request ended, with its answer or without."""
+    """The stream of one request ended, with its answer or without.
+
+    Args:
+        cause: what the runner knows more of it, passed on to the outcome as it is.
+    """
 
     call_id: CallId
     reason: str
+    cause: object = None
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -171,6 +171,7 @@ class Disconnected:
         exit_status: of a server process that ended.
         stderr_tail: what it wrote last on its standard error.
         answered: questions that an observation elsewhere must not ask again.
+        cause: what the runner said about the end of a stream.
     """
 
     reason: str
@@ -178,6 +179,7 @@ class Disconnected:
     stderr_tail: str = ""
     task_id: TaskId | None = None
     answered: frozenset[InputKey] = frozenset()
+    cause: object = None
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from mcp_tasks_core.client.config import ClientConfig
 from mcp_tasks_core.client.driving import Driver
 from mcp_tasks_core.client.effects import ClientEffect, CloseConnection, OperationEnded, Severity
 from mcp_tasks_core.client.events import (
+    CallId,
     CancelRequested,
     ClientEvent,
     ConnectionLost,
@@ -75,10 +76,10 @@ class ClientProtocol:
                 self._receiver.read(event)
             case MessageRefused(reason, _, beginning):
                 self._receiver.refuse(reason, beginning)
-            case StreamEnded(call_id, reason):
+            case StreamEnded(call_id, reason, cause):
                 call = driver.calls.find(call_id)
                 if call is not None:
-                    driver.settle(call, StreamLost(call.method, reason))
+                    driver.settle(call, StreamLost(call.method, reason, cause))
             case ConnectionLost():
                 self._lose(event)
             case Ticked():
@@ -99,6 +100,10 @@ class ClientProtocol:
     def deadline(self) -> int | None:
         """Milliseconds of the monotonic clock at which ``Ticked`` is wanted, ``None`` for never."""
         return self._driver.deadline_ms
+
+    def awaits(self, call_id: CallId) -> bool:
+        """Whether an answer to this request is still wanted."""
+        return self._driver.calls.find(call_id) is not None
 
     @property
     def open_operations(self) -> dict[OperationId, str]:

@@ -82,8 +82,8 @@ def ending_of(reply: Silent | StreamLost | RemoteError | InvalidResponse | Unsup
     match reply:
         case Silent(method):
             return TimedOut(method=method)
-        case StreamLost(_, reason):
-            return Disconnected(reason=reason)
+        case StreamLost(_, reason, cause):
+            return Disconnected(reason=reason, cause=cause)
         case _:
             return reply
 

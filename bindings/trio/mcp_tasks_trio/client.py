@@ -303,6 +303,10 @@ class Client:
     def attach(self, transport: Transport) -> None:
         self._transport = transport
 
+    def awaits(self, call_id: CallId) -> bool:
+        """Whether an answer to this request is still wanted."""
+        return self._protocol.awaits(call_id)
+
     def feed(self, event: ClientEvent) -> None:
         """Tell the core what happened and carry out what it says. Never waits.
 

@@ -6,12 +6,15 @@ All are ``ClientError``. None of them is ever inside an exception group, and non
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from mcp_tasks_core.client import outcomes
 from mcp_tasks_core.client.outcomes import Outcome
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, TaskId
 from mcp_tasks_core.tasks import CancelledTask, FailedTask, Task
+
+if TYPE_CHECKING:
+    from mcp_tasks_http import Challenge
 
 # Of the server's standard error in a message: a screen of it. The whole tail is in ``stderr_tail``.
 _SHOWN_CHARS: Final = 2_000
@@ -114,6 +117,58 @@ class ConnectionLost(ClientError):
         self.answered = answered
 
 
+class ServerUnreachable(ClientError):
+    """No connection to the server came about: no such host, nobody listens there, or TLS failed. Nothing was sent."""
+
+
+class HttpError(ClientError):
+    """The server, or something in front of it, answered with HTTP alone: an error, a redirect, a page.
+
+    Args:
+        status: of the response.
+        excerpt: how its body begins, safe to print.
+        fields: its header, names in lower case.
+    """
+
+    def __init__(
+        self, message: str, *, status: int, excerpt: str = "", fields: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(f"{message}: {excerpt}" if excerpt else message)
+        self.status = status
+        self.excerpt = excerpt
+        self.fields = fields or {}
+
+
+class Unauthorized(HttpError):
+    """401: the server wants credentials, or did not accept those that came.
+
+    Args:
+        challenges: what WWW-Authenticate asks for; the parameters of a bearer challenge say where to get a token.
+    """
+
+    def __init__(self, message: str, challenges: tuple[Challenge, ...], **response: Any) -> None:
+        super().__init__(message, **response)
+        self.challenges = challenges
+
+    @property
+    def resource_metadata(self) -> str | None:
+        """URL of the protected-resource metadata, where the server named it."""
+        return self._parameter("resource_metadata")
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What a token needs, where the server said so."""
+        return tuple((self._parameter("scope") or "").split())
+
+    def _parameter(self, name: str) -> str | None:
+        bearer = (challenge for challenge in self.challenges if challenge.scheme == "bearer")
+        return next((challenge.parameters[name] for challenge in bearer if name in challenge.parameters), None)
+
+
+class Forbidden(Unauthorized):
+    """403: the credentials are good and do not allow this, or the server is not to be spoken to like this."""
+
+
 class LegacyServer(ClientError):
     """The server does not speak revision 2026-07-28, and no other one is tried."""
 
@@ -210,6 +265,8 @@ def error_for(outcome: Outcome) -> ClientError | None:
             return CallCancelledByClient(o.task_id, o.acknowledged)
         case outcomes.DetachedFromTask(task_id, answered):
             return Detached(task_id, answered)
+        case outcomes.Disconnected(cause=ClientError() as cause):
+            return cause
         case outcomes.Disconnected() as o:
             return ConnectionLost(
                 o.reason,

@@ -1,0 +1,334 @@
+"""Carries a client's messages over HTTP: one POST for each, and closing its response cancels it.
+
+Everything runs in one background task of its own, so that no scope of a caller is ever held open.
+
+Source: streamable-http, Sending Messages; streamable-http, Cancellation; streamable-http, Custom Headers from Tool
+Parameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from mcp_tasks_core.client.effects import Frame
+from mcp_tasks_core.client.events import CallId, ConnectionLost, MessageReceived, StreamEnded
+from mcp_tasks_core.errors import HEADER_MISMATCH, LocalProtocolError
+from mcp_tasks_core.wire.headers import NAME_MEMBERS, HeaderParameter, HeaderValueError, routing_headers
+from mcp_tasks_http import EndKind, RefusalKind, Refused, ReplyReceived, ResponseEnded
+from mcp_tasks_trio.client import Client
+from mcp_tasks_trio.client_errors import ClientError, Forbidden, HttpError, InvalidResponse, Unauthorized
+from mcp_tasks_trio.client_errors import ConnectionLost as ConnectionLostError
+from mcp_tasks_trio.http_pool import ConnectionPool, PooledConnection
+
+HeaderSource: TypeAlias = "Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]"
+Fields: TypeAlias = Sequence[tuple[str, str]]
+
+_log: Final = logging.getLogger("mcp_tasks.client")
+
+# Requests that change nothing: the ones that may be sent again when a kept connection turns out to be dead.
+_READS: Final = frozenset(
+    {
+        "server/discover", "tools/list", "prompts/list", "prompts/get", "resources/list", "resources/read",
+        "resources/templates/list", "completion/complete", "tasks/get",
+    }
+)  # fmt: skip
+# What is still to reach the server when a client closes, and how long that may take.
+_LAST_WORDS: Final = frozenset({"tasks/cancel", "tasks/update"})
+_LAST_WORDS_S: Final = 2.0
+# How long a stream may stay open behind its final answer, before its connection is given up.
+_STREAM_END_S: Final = 1.0
+
+
+class _Call:
+    """One request that is on its way."""
+
+    def __init__(self, frame: Frame, call_id: CallId) -> None:
+        self.frame = frame
+        self.call_id = call_id
+        self.scope = anyio.CancelScope()
+        self.ended: ResponseEnded | Refused | None = None
+        self.mismatch: bytes | None = None  # an answer that says that the headers do not fit
+        self.unread = ""  # how a reply that answered nothing begins
+
+
+class HttpTransport:
+    """The transport of one client to one endpoint.
+
+    Args:
+        headers: sent with every request, or asked before each.
+        parameters: of a tool, those that headers repeat.
+        relist: lists the tools anew.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pool: ConnectionPool,
+        *,
+        headers: HeaderSource | None,
+        parameters: Callable[[str], tuple[HeaderParameter, ...]],
+        relist: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._headers = headers
+        self._parameters = parameters
+        self._relist = relist
+        self._group: TaskGroup | None = None
+        self._early: list[_Call] = []
+        self._calls: dict[CallId, _Call] = {}
+        self._one_ended = anyio.Event()
+        self._over = anyio.Event()
+        self._gone = anyio.Event()
+
+    # --- Transport
+
+    def send(self, frame: Frame) -> None:
+        if self._over.is_set():
+            return
+        if frame.call_id is None:
+            raise LocalProtocolError("over HTTP a client sends requests alone")
+        call = _Call(frame, frame.call_id)
+        self._calls[call.call_id] = call
+        if self._group is None:
+            self._early.append(call)
+        else:
+            self._group.start_soon(self._carry, call)
+
+    def close_stream(self, call_id: CallId) -> None:
+        call = self._calls.get(call_id)
+        if call is not None:
+            call.scope.cancel()
+
+    def end(self, reason: str) -> None:
+        _log.warning("the connection is ended: %s", reason)
+        self._over.set()
+
+    async def aclose(self) -> None:
+        self._over.set()
+        with anyio.CancelScope(shield=True):
+            await self._gone.wait()
+
+    # --- the background task
+
+    async def run(self) -> None:
+        """Carry everything until the client is closed."""
+        try:
+            async with anyio.create_task_group() as self._group:
+                self._group.start_soon(self._client.keep_time)
+                self._group.start_soon(self._pool.close_idle)
+                for call in self._early:
+                    self._group.start_soon(self._carry, call)
+                await self._over.wait()
+                await self._last_words()
+                self._tell_lost()
+                self._group.cancel_scope.cancel()
+        except Exception:
+            _log.exception("the client failed")
+        finally:
+            self._over.set()
+            self._tell_lost()
+            with anyio.CancelScope(shield=True):
+                await self._pool.aclose()
+            self._gone.set()
+
+    async def _last_words(self) -> None:
+        """What was asked about tasks still goes out: nobody else would cancel them."""
+        with anyio.move_on_after(_LAST_WORDS_S):
+            while any(call.frame.method in _LAST_WORDS for call in self._calls.values()):
+                self._one_ended = anyio.Event()
+                await self._one_ended.wait()
+
+    def _tell_lost(self) -> None:
+        self._client.feed(ConnectionLost(reason="the client was closed", closed_here=True))
+
+    # --- one request
+
+    async def _carry(self, call: _Call) -> None:
+        """Send one request and hand on what answers it. Whatever fails is told to its caller alone."""
+        failure: ClientError | None = None
+        try:
+            with call.scope:
+                await self._exchange(call)
+                failure = _failure_of(call)
+        except ClientError as error:
+            failure = error
+        except Exception as error:
+            _log.debug("a request failed", exc_info=True)
+            failure = ClientError(f"{call.frame.method} could not be sent: {error}")
+            failure.__cause__ = error
+        finally:
+            del self._calls[call.call_id]
+            self._one_ended.set()
+        if self._client.awaits(call.call_id) and not call.scope.cancelled_caught:
+            self._client.feed(
+                StreamEnded(call.call_id, str(failure or "the response ended without an answer"), failure)
+            )
+
+    async def _exchange(self, call: _Call) -> None:
+        """Send the request; once more where that is safe and may help.
+
+        Raises:
+            ClientError: it could not be sent.
+        """
+        async with self._pool.slot(call.frame.method):
+            fields = await self._fields(call)
+            if await self._attempt(call, fields):
+                call.ended = None
+                await self._attempt(call, fields, fresh=True)
+        mismatch = call.mismatch
+        if mismatch is None:
+            return
+        # The tool's annotations are other ones than those that were known, or were never asked for.
+        try:
+            await self._relist()
+        except ClientError as error:
+            _log.warning("the tools could not be listed anew: %s", error)
+        again = await self._fields(call)
+        if again == fields:
+            self._client.feed(MessageReceived(mismatch, call.call_id))
+            return
+        call.mismatch, call.ended = None, None
+        async with self._pool.slot(call.frame.method):
+            await self._attempt(call, again, retried=True)
+
+    async def _attempt(self, call: _Call, fields: Fields, *, fresh: bool = False, retried: bool = False) -> bool:
+        """Send it on one connection and read what comes; whether the same may be tried on a fresh one.
+
+        Raises:
+            ClientError: no connection came about.
+            LocalProtocolError: a header cannot be sent.
+        """
+        connection = await self._pool.take(fresh=fresh)
+        try:
+            data = connection.http.send_request(call.call_id, call.frame.payload, fields)
+            # A server that refuses early may have answered all the same; otherwise reading says that it is gone.
+            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                await connection.stream.send(data)
+            await self._read(call, connection, intercept=not retried)
+        except BaseException:
+            await self._pool.drop(connection)
+            raise
+        stale = (
+            connection.was_used
+            and isinstance(call.ended, ResponseEnded)
+            and call.ended.kind is EndKind.CUT
+            and call.ended.unanswered
+            and call.frame.method in _READS
+        )
+        await self._pool.give_back(connection)
+        return stale
+
+    async def _read(self, call: _Call, connection: PooledConnection, *, intercept: bool) -> None:
+        with anyio.CancelScope() as patience:
+            while call.ended is None:
+                for event in await connection.receive():
+                    match event:
+                        case ReplyReceived(_, payload, status):
+                            self._take_reply(call, payload, status, intercept=intercept)
+                        case ResponseEnded() | Refused():
+                            call.ended = event
+                if call.ended is None and not self._client.awaits(call.call_id):
+                    patience.deadline = min(patience.deadline, anyio.current_time() + _STREAM_END_S)
+
+    def _take_reply(self, call: _Call, payload: bytes, status: int, *, intercept: bool) -> None:
+        if intercept and status == 400 and call.frame.method == "tools/call" and _is_mismatch(payload):
+            call.mismatch = payload
+            return
+        self._client.feed(MessageReceived(payload, call.call_id))
+        if self._client.awaits(call.call_id):
+            call.unread = payload[:200].decode("utf-8", "replace")
+
+    # --- headers
+
+    async def _fields(self, call: _Call) -> list[tuple[str, str]]:
+        """The headers of a request.
+
+        Raises:
+            LocalProtocolError: a header that is the client's own, or an argument that no header can repeat.
+        """
+        frame = call.frame
+        member = NAME_MEMBERS.get(frame.method)
+        params: dict[str, Any] = {} if member is None or frame.name is None else {member: frame.name}
+        parameters: tuple[HeaderParameter, ...] = ()
+        if frame.method == "tools/call" and frame.name is not None:
+            parameters = self._parameters(frame.name)
+            if parameters:
+                params["arguments"] = json.loads(b"".join(frame.payload))["params"].get("arguments")
+        try:
+            fields = routing_headers(frame.method, params, frame.version or "", parameters)
+        except HeaderValueError as error:
+            raise LocalProtocolError(str(error)) from error
+        return fields + await self._more_fields()
+
+    async def _more_fields(self) -> list[tuple[str, str]]:
+        source = self._headers
+        if callable(source):
+            given = source()
+            source = await given if inspect.isawaitable(given) else given
+        return checked_headers(source or {})
+
+
+def checked_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Headers that a caller may add.
+
+    Raises:
+        LocalProtocolError: one of them is not the caller's.
+    """
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise LocalProtocolError("headers are a mapping of names to values, all strings")
+        if name.lower().startswith("mcp-"):
+            raise LocalProtocolError(f"the client writes {name} itself")
+    return list(headers.items())
+
+
+def _is_mismatch(payload: bytes) -> bool:
+    try:
+        message = json.loads(payload)
+        return bool(message["error"]["code"] == HEADER_MISMATCH)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+
+
+def _failure_of(call: _Call) -> ClientError | None:
+    """What a response means in which there was no answer; ``None`` where nobody waits for one any more."""
+    ended, method = call.ended, call.frame.method
+    match ended:
+        case None:
+            return None
+        case Refused():
+            return _refusal(ended)
+        case ResponseEnded(kind=EndKind.CUT):
+            return ConnectionLostError(ended.reason)
+        case ResponseEnded(kind=EndKind.ACCEPTED):
+            return InvalidResponse(f"status {ended.status} without a body answers a notification", method, None)
+        case ResponseEnded(kind=EndKind.COMPLETE, status=status) if status is not None and status >= 400:
+            return HttpError(f"{method} was answered with HTTP status {status}", status=status, excerpt=call.unread)
+        case ResponseEnded(kind=EndKind.COMPLETE):
+            what = f" but {call.unread!r}" if call.unread else ""
+            return InvalidResponse(f"the response ended without an answer{what}", method, None)
+        case _:
+            return InvalidResponse(ended.reason, method, None)
+
+
+def _refusal(refused: Refused) -> HttpError:
+    response: dict[str, Any] = {"status": refused.status, "excerpt": refused.excerpt, "fields": dict(refused.fields)}
+    text = f"the server answered with HTTP status {refused.status}, as {refused.kind.value}"
+    match refused.kind:
+        case RefusalKind.UNAUTHORIZED:
+            return Unauthorized(text, refused.challenges, **response)
+        case RefusalKind.FORBIDDEN:
+            return Forbidden(text, refused.challenges, **response)
+        case RefusalKind.REDIRECTED:
+            return HttpError(f"{text}: {refused.get('location') or 'nowhere'}", **response)
+        case _:
+            return HttpError(text, **response)
