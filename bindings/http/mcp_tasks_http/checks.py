@@ -118,7 +118,7 @@ class HeadJudge:
         for named in (host, authority):
             if named is not None and not names.allows_host(named):
                 return Refusal(status=403, message=f"this server is not known by the name {named!r} of Host")
-        if host is None and names.hosts is not None:
+        if host is None and authority is None and names.hosts is not None:
             return Refusal(status=403, message="Host is required, and names this server")
         origin = head.get("origin")
         if origin is not None and not names.allows_origin(origin):

@@ -151,7 +151,8 @@ class H11HeadParser:
         try:
             request = connection.next_event()
         except h11.RemoteProtocolError as problem:
-            return malformed(f"the request is not valid HTTP/1.1: {problem}")
+            # What follows the colon repeats the client's bytes.
+            return malformed(f"the request is not valid HTTP/1.1: {str(problem).partition(':')[0]}")
         if not isinstance(request, h11.Request):
             return malformed("the request is not valid HTTP/1.1: it has no request line")
         if request.http_version not in (b"1.1", b"1.0"):
