@@ -68,7 +68,7 @@ class Expiry:
 
     def _expire(self, task_id: TaskId, storing: Storing, work: Work) -> Procedure:
         try:
-            change = yield from storing.change(task_id, self._overdue)
+            change = yield from storing.change(task_id, self.next_step)
             if change is None:
                 return
             if change.after.is_terminal and not change.before.is_terminal:
@@ -84,7 +84,7 @@ class Expiry:
         due_ms = due_at_ms(record, self._machine.limits)
         return due_ms is not None and due_ms <= self._machine.now.wall_ms
 
-    def _overdue(self, record: TaskRecord) -> TaskRecord:
+    def next_step(self, record: TaskRecord) -> TaskRecord:
         """The next step towards the end of a task that is due; the same record when it is not, or only goes."""
         if not self._is_due(record) or record.expired:
             return record

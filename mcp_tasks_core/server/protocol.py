@@ -101,7 +101,7 @@ class ServerProtocol:
         lease = Lease(self._machine, self._storing)
         self._calls = Calls(self._machine, self._storing, native, self._work, self._replies, rounds, lease)
         self._tasks = TaskMethods(self._machine, self._storing, native, self._work, self._replies)
-        self._sharing = Sharing(self._machine, self._storing, self._work, lease)
+        self._sharing = Sharing(self._machine, self._storing, self._work, lease, self._expiry)
         self._replace_tools(config.tools or ())
         self._discovered = self._machine.codec.encode(self._replies.with_server_info(discover_result(config)))
         self._methods = self._method_table()

@@ -14,6 +14,7 @@ from mcp_tasks_core.server.catalogue import Catalogue
 from mcp_tasks_core.server.config import Recovery
 from mcp_tasks_core.server.effects import ListChanges, ListOrphans, OrphanLeft, ResumeWork, Severity
 from mcp_tasks_core.server.events import ChangesListed, OrphansListed, StoreFailed
+from mcp_tasks_core.server.expiry import Expiry
 from mcp_tasks_core.server.lease import Lease
 from mcp_tasks_core.server.machine import Machine, Need, Procedure
 from mcp_tasks_core.server.storing import Refusal, Step, Storing, Unstorable
@@ -30,11 +31,12 @@ WORKER_LOST = ErrorObject(
 class Sharing:
     """What a process on a shared store does from time to time. Does nothing where ``executor`` is not configured."""
 
-    def __init__(self, machine: Machine, storing: Storing, work: Work, lease: Lease) -> None:
+    def __init__(self, machine: Machine, storing: Storing, work: Work, lease: Lease, expiry: Expiry) -> None:
         self._machine = machine
         self._storing = storing
         self._work = work
         self._lease = lease
+        self._expiry = expiry
         first_ms = None if lease.executor is None else 0
         self._lease_ms = first_ms
         self._hints_ms = first_ms
@@ -174,6 +176,9 @@ class Sharing:
         now_ms = self._machine.now.wall_ms
         if record.cancel_requested_at_ms is not None:
             return apply(record, Cancel(), now_ms)
+        overdue = self._expiry.next_step(record)
+        if overdue.is_terminal:
+            return overdue
         if self._recovery_of(record) is Recovery.FAIL or record.attempts >= self._machine.limits.work_attempts_max:
             return apply(record, Fail(WORKER_LOST), now_ms)
         return apply(record, Adopt(self._lease.executor), now_ms)
