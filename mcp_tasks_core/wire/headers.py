@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ NAME_MEMBERS: Final[Mapping[str, str]] = {
 _SENTINEL_START: Final = "=?base64?"
 _SENTINEL_END: Final = "?="
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_LEGAL: Final = re.compile(r"[\t -~]*")
 _HEADER_INTEGER_MAX: Final = 2**53 - 1
 _TYPES: Final = ("string", "integer", "boolean")
 
@@ -73,7 +75,7 @@ def decode_header_value(raw: str) -> str:
     Raises:
         HeaderValueError: characters that no header value may hold, or base64 or UTF-8 that is not valid.
     """
-    if not all(" " <= c <= "~" or c == "\t" for c in raw):
+    if not _LEGAL.fullmatch(raw):
         raise HeaderValueError("it holds characters other than visible ASCII, space and tab")
     long_enough = len(raw) >= len(_SENTINEL_START) + len(_SENTINEL_END)
     if not (long_enough and raw.startswith(_SENTINEL_START) and raw.endswith(_SENTINEL_END)):
