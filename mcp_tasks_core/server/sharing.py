@@ -185,7 +185,7 @@ class Sharing:
 
     def _begin(self, record: TaskRecord) -> None:
         """Have the work of a task that was taken over run here, by its tool or by the application."""
-        self._work.started(record.task_id)
+        self._work.begun_anew(record.task_id)
         arguments = record.request.get("arguments")
         effect = OrphanLeft if self._recovery_of(record) is Recovery.LEAVE else ResumeWork
         self._machine.emit(

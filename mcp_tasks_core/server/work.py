@@ -83,7 +83,7 @@ class _Pace:
         self.message: str | None = None
 
 
-_Retry: TypeAlias = tuple[int, int, WorkOutcome]
+_Retry: TypeAlias = tuple[int, int, WorkOutcome, bool]
 
 
 class Work:
@@ -102,6 +102,12 @@ class Work:
     def started(self, task_id: TaskId) -> None:
         """Work of this task runs in this process from now on, until it says how it ended."""
         self._live.setdefault(task_id, set())
+
+    def begun_anew(self, task_id: TaskId) -> None:
+        """As ``started``, for a task that is back after other processes had it: no earlier end is this work's."""
+        self._retries.pop(task_id, None)
+        self._graces_ms.pop(task_id, None)
+        self.started(task_id)
 
     def runs(self, task_id: TaskId) -> bool:
         """Whether work of this task runs here, as far as it has told."""
@@ -309,33 +315,44 @@ class Work:
     # --- ends
 
     def completed(self, event: WorkCompleted) -> None:
-        self._live.pop(event.task_id, None)
+        let_go = self._live.pop(event.task_id, None) is None
         self._unsure.pop(event.task_id, None)
-        self.settle(event.task_id, event.outcome)
+        self.settle(event.task_id, event.outcome, let_go=let_go)
 
-    def settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int = 1) -> None:
-        """Give the task the end that its work came to, unless it has one already."""
+    def settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int = 1, *, let_go: bool = False) -> None:
+        """Give the task the end that its work came to, unless it has one already.
+
+        Args:
+            let_go: this process did not take the work for its own any longer when it ended.
+        """
         self._paces.pop(task_id, None)
         self._graces_ms.pop(task_id, None)
-        self._machine.in_order(task_id, self._settle(task_id, outcome, attempt))
+        self._machine.in_order(task_id, self._settle(task_id, outcome, attempt, let_go))
 
-    def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int) -> Procedure:
+    def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, let_go: bool) -> Procedure:
         task_input = self._end_of(task_id, outcome)
 
+        def decide(record: TaskRecord) -> TaskRecord:
+            if let_go and record.attempts > 1:
+                # Other processes had the task meanwhile. Should it be back, its work begins anew, and this end is
+                # that of the work that was told to stop.
+                raise _TakenOver
+            return self._applying(task_input)(record)
+
         try:
-            yield from self._storing.change(task_id, self._applying(task_input))
+            yield from self._storing.change(task_id, decide)
         except (ForbiddenTransition, _TakenOver):
             pass  # Another end was durable first, and stays; or the task is another process's by now.
         except Refusal as refusal:
-            self._retry(task_id, outcome, attempt, refusal)
+            self._retry(task_id, outcome, attempt, let_go, refusal)
             return
         except Unstorable as problem:
             self._machine.report(Severity.ERROR, str(problem))
-            self._retries[task_id] = (self._machine.now.monotonic_ms, attempt + 1, Raised(faults.INTERNAL))
+            self._retries[task_id] = (self._machine.now.monotonic_ms, attempt + 1, Raised(faults.INTERNAL), let_go)
             return
         self._graces_ms.pop(task_id, None)
 
-    def _retry(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, refusal: Refusal) -> None:
+    def _retry(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, let_go: bool, refusal: Refusal) -> None:
         limits = self._machine.limits
         pause_ms = limits.settle_retry_ms
         if attempt >= limits.settle_attempts_max:
@@ -348,7 +365,7 @@ class Work:
             )
         at_ms = self._machine.now.monotonic_ms + pause_ms
         # An end that waits to be stored is not displaced by one that came later, such as that of a grace.
-        self._retries.setdefault(task_id, (at_ms, attempt + 1, outcome))
+        self._retries.setdefault(task_id, (at_ms, attempt + 1, outcome, let_go))
 
     def _end_of(self, task_id: TaskId, outcome: WorkOutcome) -> TaskInput:
         match outcome:
@@ -401,7 +418,7 @@ class Work:
     @property
     def deadline_ms(self) -> int | None:
         moments = [*self._graces_ms.values(), *self._unsure.values()]
-        moments.extend(at_ms for at_ms, _, _ in self._retries.values())
+        moments.extend(retry[0] for retry in self._retries.values())
         moments.extend(pace.next_ms for pace in self._paces.values() if pace.message is not None)
         return min(moments) if moments else None
 
@@ -420,7 +437,7 @@ class Work:
             if now_ms >= at_ms:
                 del self._graces_ms[task_id]
                 self.settle(task_id, WorkStopped("Cancelled; its work did not stop in time"))
-        for task_id, (at_ms, attempt, outcome) in list(self._retries.items()):
+        for task_id, (at_ms, attempt, outcome, let_go) in list(self._retries.items()):
             if now_ms >= at_ms:
                 del self._retries[task_id]
-                self.settle(task_id, outcome, attempt)
+                self.settle(task_id, outcome, attempt, let_go=let_go)

@@ -21,7 +21,7 @@ from mcp_tasks_core.server.effects import (
     StopWork,
     StoreTask,
 )
-from mcp_tasks_core.server.events import TaskChanged
+from mcp_tasks_core.server.events import TaskChanged, WorkCompleted, WorkStopped
 from mcp_tasks_core.store import SharedTaskStore, TaskStore
 from mcp_tasks_core.tasks import TaskStatus
 from mcp_tasks_core.testing.faults import StoreFault
@@ -263,6 +263,31 @@ def test_a_process_that_was_taken_for_dead_tells_its_work_to_stop_once_it_looks(
     live(heir, for_ms=DEATH_MS)
     live(frozen, heir, for_ms=LIMITS.lease_renewal_ms)
     assert [effect.task_id for effect in frozen.effects_of(StopWork)] == [task_id]
+
+
+@pytest.mark.spec("T1")
+def test_work_that_was_told_to_stop_does_not_end_the_task_when_it_comes_back_to_its_process() -> None:
+    store = SharedMemoryTaskStore()
+    frozen, heir = (process(store, name, Recovery.RESUME) for name in ("frozen", "heir"))
+    task_id = create(frozen)
+    live(heir, for_ms=DEATH_MS)
+    live(frozen, heir, for_ms=LIMITS.lease_renewal_ms)
+    assert frozen.effects_of(StopWork)
+    ended: list[str] = []
+
+    def end_the_first_work(effect: object) -> None:
+        if isinstance(effect, StoreTask) and not ended:
+            ended.append(task_id)
+            frozen.feed(WorkCompleted(TaskId(task_id), WorkStopped()))
+
+    frozen.before_store = end_the_first_work
+    live(frozen, for_ms=2 * DEATH_MS)
+    assert ended
+    (resumed,) = frozen.effects_of(ResumeWork)
+    assert (resumed.task_id, resumed.attempt) == (task_id, 3)
+    assert frozen.record(task_id).status is TaskStatus.WORKING
+    frozen.complete(task_id, text_result("third"))
+    assert frozen.record(task_id).status is TaskStatus.COMPLETED
 
 
 def test_hints_are_harmless_when_they_are_untrue_and_helpful_when_they_are_not() -> None:
