@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -97,7 +98,9 @@ class StoreLife:
             for server in self._servers:
                 server.close()
             self._servers.clear()
-            self._tally.faults += [f"{name}: {text}" for text in self.ledger.faults]
+            for text in self.ledger.faults:
+                print(f"{name}: {text}", file=sys.stderr, flush=True)
+                self._tally.faults.append(f"{name}: {text}")
             self.ledger.faults.clear()
 
     # --- servers
