@@ -19,8 +19,7 @@ SEEDS: Final[Sequence[bytes]] = (
     b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nContent-Type: application/json\r\n"
     b"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tasks/get\r\n"
     b"Mcp-Name: abc\r\nContent-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY),
-    b"POST /mcp?x=1 HTTP/1.1\r\nhost:a\r\nconnection: keep-alive\r\nContent-Length:2\r\nX-Empty:\r\n\r\n"
-    b"{}POST / HTTP/1.1",
+    b"POST /mcp?x=1 HTTP/1.1\r\nhost:a\r\nconnection: keep-alive\r\nContent-Length:2\r\nX-Empty:\r\n\r\n{}POST / H",
     b"POST http://a/mcp HTTP/1.1\r\nHost: a\r\nX: \xe4\xf6 \t b\t\r\nContent-Length: 0\r\n\r\n",
     b"POST /mcp HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     b"GET / HTTP/1.0\r\n\r\n",

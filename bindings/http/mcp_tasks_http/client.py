@@ -61,7 +61,7 @@ class _Response:
     def __init__(self, status: int, fields: list[tuple[str, str]]) -> None:
         self.status = status
         self.fields = fields
-        self.body: list[bytes] = []
+        self.body = bytearray()
         self.size = 0
         self.keeps = True
         self.refusal: RefusalKind | None = None
@@ -226,7 +226,7 @@ class HttpClientConnection:
             return
         limits = self._limits
         if response.size <= (limits.message_bytes_max if response.refusal is None else limits.refusal_bytes_max):
-            response.body.append(data)
+            response.body += data
         elif response.refusal is None:
             self._give_up(EndKind.TOO_LARGE, f"the body is over {self._limits.message_bytes_max} bytes", events)
         else:
@@ -238,7 +238,7 @@ class HttpClientConnection:
         response, call = self._response, self._call
         assert response is not None
         assert call is not None
-        body = b"".join(response.body)
+        body = bytes(response.body)
         if response.refusal is not None and (body.strip() or not 200 <= response.status < 300):
             events.append(self._refused(response, response.refusal))
         elif response.status in (202, 204):
@@ -311,9 +311,8 @@ def _refusal_of(response: _Response) -> RefusalKind | None:
     return None
 
 
-def _excerpt(body: Sequence[bytes]) -> str:
+def _excerpt(body: bytearray) -> str:
     """How a body begins, in one line that is safe to print."""
-    data = b"".join(body[:8])[: _EXCERPT_BYTES + 1]
-    text = data[:_EXCERPT_BYTES].decode("utf-8", "replace")
+    text = body[:_EXCERPT_BYTES].decode("utf-8", "replace")
     shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return shown + "…" if len(data) > _EXCERPT_BYTES else shown
+    return shown + "…" if len(body) > _EXCERPT_BYTES else shown

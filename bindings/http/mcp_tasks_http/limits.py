@@ -51,3 +51,6 @@ class HttpLimits:
     linger_ms: int = _bound(2_000)
     # Silence on an answer after which a comment is sent. 15 s: the shortest common idle limit of proxies is 30 s.
     comment_interval_ms: int = _bound(15_000)
+    # The same once the client's bytes have ended. Only an answer to what we write tells a client that merely sends
+    # nothing more from one that has gone. 1 s: work that nobody waits for goes on for so long, twice.
+    eof_comment_interval_ms: int = _bound(1_000)

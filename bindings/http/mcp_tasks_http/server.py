@@ -3,8 +3,8 @@
 One request at a time: what is pipelined behind it waits, up to a bound, and is answered in its turn.
 
 Half-close: the end of the client's bytes after a whole request is no loss of interest. A JSON answer is still
-given. On an open event stream it makes us write a comment at once; when nobody is there, that write brings the
-reset that ``connection_lost`` tells of.
+given. On an open event stream it makes us write a comment at once, and more soon after; when nobody is there, these
+writes bring the reset that ``connection_lost`` tells of. An answer that takes longer becomes such a stream.
 
 How a runner uses it::
 
@@ -189,6 +189,8 @@ class HttpServerConnection:
                 events += self._end()
             case _State.STREAM:
                 self._comment(now_ms)
+            case _State.ANSWER if self._forms.event_stream:
+                self._deadline = now_ms + self._comment_interval_ms
             case _:
                 pass  # ``proceed`` has ended what is incomplete, and the rest goes on
         return events
@@ -301,7 +303,7 @@ class HttpServerConnection:
         if frame.final:
             self._end_stream(now_ms)
         else:
-            self._deadline = now_ms + self._limits.comment_interval_ms
+            self._deadline = now_ms + self._comment_interval_ms
 
     def cut(self, exchange: int, now_ms: int) -> None:
         """End an exchange without an answer: its stream breaks off, and the connection with it."""
@@ -418,8 +420,12 @@ class HttpServerConnection:
         self._state = _State.STREAM
         self._outgoing.put(responses.stream_head(close=self._closes_after_answer(), chunked=self._chunked))
 
+    @property
+    def _comment_interval_ms(self) -> int:
+        return self._limits.eof_comment_interval_ms if self._eof else self._limits.comment_interval_ms
+
     def _comment(self, now_ms: int) -> None:
-        self._deadline = now_ms + self._limits.comment_interval_ms
+        self._deadline = now_ms + self._comment_interval_ms
         # To a peer that takes nothing a comment says nothing: the write deadline watches over it.
         if self._outgoing.blocked_since is None:
             self._outgoing.put(responses.stream_comment(chunked=self._chunked))
