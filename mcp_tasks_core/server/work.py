@@ -97,6 +97,7 @@ class Work:
         self._graces_ms: dict[TaskId, int] = {}
         self._paces: dict[TaskId, _Pace] = {}
         self._retries: dict[TaskId, _Retry] = {}
+        self._releases_ms: dict[TaskId, int] = {}
         self._reconciling: set[TaskId] = set()
 
     def started(self, task_id: TaskId) -> None:
@@ -106,6 +107,7 @@ class Work:
     def begun_anew(self, task_id: TaskId) -> None:
         """As ``started``, for a task that is back after other processes had it: no earlier end is this work's."""
         self._retries.pop(task_id, None)
+        self._releases_ms.pop(task_id, None)
         self._graces_ms.pop(task_id, None)
         self.started(task_id)
 
@@ -123,9 +125,14 @@ class Work:
             task_input = Adopt(None) if record.cancel_requested_at_ms is None else Cancel()
             return apply(self._own(record), task_input, self._machine.now.wall_ms)
 
-        yield from self._changing(task_id, "Adopt", decide)
-        # Where that was not stored, the task is still this process's, and is dealt with when this process is gone.
         self._forget(task_id)
+        try:
+            yield from self._storing.change(task_id, decide)
+        except Refusal:
+            # Until that is stored the task is this process's: nobody else would end it for a client that cancels.
+            self._releases_ms[task_id] = self._machine.now.monotonic_ms + self._machine.limits.settle_retry_ms
+        except (ForbiddenTransition, _TakenOver):
+            pass  # It has ended, or is another process's by now.
 
     def _forget(self, task_id: TaskId) -> None:
         self._live.pop(task_id, None)
@@ -417,7 +424,7 @@ class Work:
 
     @property
     def deadline_ms(self) -> int | None:
-        moments = [*self._graces_ms.values(), *self._unsure.values()]
+        moments = [*self._graces_ms.values(), *self._unsure.values(), *self._releases_ms.values()]
         moments.extend(retry[0] for retry in self._retries.values())
         moments.extend(pace.next_ms for pace in self._paces.values() if pace.message is not None)
         return min(moments) if moments else None
@@ -433,6 +440,10 @@ class Work:
             if now_ms >= at_ms:
                 del self._unsure[task_id]
                 self._machine.in_order(task_id, self._reconcile(task_id))
+        for task_id, at_ms in list(self._releases_ms.items()):
+            if now_ms >= at_ms:
+                del self._releases_ms[task_id]
+                self._machine.in_order(task_id, self._release(task_id))
         for task_id, at_ms in list(self._graces_ms.items()):
             if now_ms >= at_ms:
                 del self._graces_ms[task_id]
