@@ -13,7 +13,15 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import TaskId
 from mcp_tasks_core.store import StoreError
 from mcp_tasks_core.testing.store_contract import row
-from mcp_tasks_sqlite import SealedTaskStore, SealingKey, SqliteStoreView, StoreNotOpened, read_key_file, sealing_key_id
+from mcp_tasks_sqlite import (
+    SealedTaskStore,
+    SealingKey,
+    SqliteStoreView,
+    SqliteTaskStore,
+    StoreNotOpened,
+    read_key_file,
+    sealing_key_id,
+)
 
 
 def test_a_missing_file_is_not_made(path):
@@ -180,3 +188,22 @@ def test_a_key_file_that_is_none_is_refused_and_not_quoted(tmp_path, text, mode,
 def test_a_missing_key_file_is_said_to_be_missing(tmp_path):
     with pytest.raises(LocalProtocolError, match="cannot be read: No such file"):
         read_key_file(tmp_path / "keys")
+
+
+# --- copies
+
+
+def test_a_copy_that_sqlite_makes_beside_a_running_store_is_a_store(path, open_store, record_row, tmp_path):
+    store = open_store()
+    assert store.create(record_row("a"))
+    copy = tmp_path / "copy.db"
+    copy.touch(mode=0o600)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    assert store.create(record_row("b"))
+    with SqliteStoreView(copy) as view:
+        assert [viewed.row for viewed in view.newest()] == [record_row("a")]
+        assert list(view.check()) == []
+    with SqliteTaskStore(copy) as served:
+        assert served.create(record_row("c"))
+        assert [row.task_id for row in served.rows()] == ["a", "c"]

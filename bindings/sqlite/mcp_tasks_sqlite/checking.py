@@ -15,11 +15,6 @@ OpenRow = Callable[[StoredTask], "StoredTask | None"]
 _SUMS: Final = (
     ("the number of tasks", "SELECT tasks FROM totals", "SELECT count(*) FROM tasks"),
     (
-        "the newest change position",
-        "SELECT position >= coalesce((SELECT max(changed) FROM tasks), 0) FROM totals",
-        "SELECT 1",
-    ),
-    (
         "the number of owners whose tasks are miscounted",
         "SELECT 0",
         """

@@ -34,6 +34,8 @@ _VERSION_1: Final[Migration] = (
     "CREATE INDEX tasks_executor ON tasks (executor) WHERE executor IS NOT NULL",
     "CREATE UNIQUE INDEX tasks_changed ON tasks (changed)",
     # The whole store's sums (scope 0) and each owner's (scope 1) in one tree: with few owners, one page to write.
+    # Its position is that of the newest change whose task is gone; the others stand in the tasks, so that a swap
+    # writes nothing here.
     """
     CREATE TABLE sums (
         scope INTEGER NOT NULL,
@@ -45,18 +47,17 @@ _VERSION_1: Final[Migration] = (
     ) WITHOUT ROWID
     """,
     "INSERT INTO sums (scope, tenant, subject, tasks, position) VALUES (0, '', '', 0, 0)",
-    "CREATE VIEW totals AS SELECT tasks, position FROM sums WHERE scope = 0",
+    """
+    CREATE VIEW totals AS
+        SELECT tasks, max(position, coalesce((SELECT max(changed) FROM tasks), 0)) AS position
+        FROM sums WHERE scope = 0
+    """,
     "CREATE VIEW owners AS SELECT tenant, subject, tasks FROM sums WHERE scope = 1",
     """
     CREATE TRIGGER task_created AFTER INSERT ON tasks BEGIN
-        UPDATE sums SET tasks = tasks + 1, position = NEW.changed WHERE scope = 0;
+        UPDATE sums SET tasks = tasks + 1 WHERE scope = 0;
         INSERT INTO sums (scope, tenant, subject, tasks) VALUES (1, NEW.tenant, NEW.subject, 1)
             ON CONFLICT (scope, tenant, subject) DO UPDATE SET tasks = tasks + 1;
-    END
-    """,
-    """
-    CREATE TRIGGER task_changed AFTER UPDATE OF changed ON tasks BEGIN
-        UPDATE sums SET position = NEW.changed WHERE scope = 0;
     END
     """,
     """
@@ -70,7 +71,7 @@ _VERSION_1: Final[Migration] = (
     """,
     """
     CREATE TRIGGER task_deleted AFTER DELETE ON tasks BEGIN
-        UPDATE sums SET tasks = tasks - 1 WHERE scope = 0;
+        UPDATE sums SET tasks = tasks - 1, position = max(position, OLD.changed) WHERE scope = 0;
         UPDATE sums SET tasks = tasks - 1 WHERE scope = 1 AND tenant = OLD.tenant AND subject = OLD.subject;
         DELETE FROM sums WHERE scope = 1 AND tenant = OLD.tenant AND subject = OLD.subject AND tasks = 0;
     END
