@@ -71,8 +71,7 @@ class ChunkedBody:
             try:
                 event = self._parser.next_event()
             except h11.RemoteProtocolError:
-                # What h11 says of it depends on how the bytes were cut.
-                return malformed("the body is not valid in the chunked coding")
+                return self._malformed
             if isinstance(event, h11.Data):
                 self._received += event.data
                 fault = self._fault_of_size(len(self._parser.trailing_data[0]))
@@ -86,10 +85,17 @@ class ChunkedBody:
                 # Nothing more can be read, so everything that was fed and is no data belongs to the framing.
                 return self._fault_of_size(0)
 
+    @property
+    def _malformed(self) -> Refusal:
+        """One answer to every fault of the coding: which one is met first can depend on how the bytes were cut."""
+        return malformed(
+            "the body is not valid in the chunked coding, or the coding adds more than "
+            f"the {self._framing_bytes_max} bytes that are allowed"
+        )
+
     def _fault_of_size(self, unread: int) -> Refusal | None:
         if self._fed - unread - len(self._received) > self._framing_bytes_max:
-            text = f"the chunked coding adds more than the {self._framing_bytes_max} bytes that are allowed"
-            return malformed(text, status=413)
+            return self._malformed
         if len(self._received) > self._body_bytes_max:
             return malformed(f"the body is larger than the {self._body_bytes_max} bytes that are allowed", status=413)
         return None
@@ -97,7 +103,7 @@ class ChunkedBody:
     def _end(self, used: bytes, rest: bytes) -> WholeBody | Refusal:
         # h11 takes a bare LF for the last line end; a proxy in front may not, and would see another message.
         if (self._tail + used[-4:])[-4:] != b"\r\n\r\n":
-            return malformed("the chunked coding ends with an empty line, and lines end with CR and LF")
+            return self._malformed
         return bytes(self._received), rest
 
 
