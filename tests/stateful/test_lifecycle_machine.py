@@ -165,4 +165,4 @@ class LifecycleMachine(RuleBasedStateMachine):
 
 @pytest.mark.spec("T1", "T3", "T5", "G2", "U2", "U6", "X2")
 def test_a_task_lives_as_the_table_says_whatever_happens_to_it() -> None:
-    run_state_machine_as_test(LifecycleMachine, settings=effort(examples=200, steps=40))
+    run_state_machine_as_test(LifecycleMachine, settings=effort(examples=120, steps=40))
