@@ -6,6 +6,7 @@ Source: RFC 9112, section 9.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import ssl
@@ -185,7 +186,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {error.reason or error}"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error.strerror
     if isinstance(error, (anyio.BrokenResourceError, anyio.EndOfStream)) and cause is None:
         return "the other end closed it at once"
     return str(error) if cause is None else _reason(cause)

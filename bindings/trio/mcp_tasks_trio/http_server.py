@@ -247,15 +247,23 @@ async def serving_http(
     chosen = HttpSettings(**settings)
     with contextlib.ExitStack() as stack:
         sockets = await _bind(chosen, stack)
-        listener = HttpListener(engine, chosen, sockets)
-        if chosen.is_open:
-            _log.warning(
-                "%s has no owner resolver and can be reached from other machines: everybody who reaches it may call"
-                " every tool and read and cancel every task",
-                listener.url,
-            )
-        async with listener.running(shutdown_grace_seconds):
+        async with _listening(engine, chosen, sockets, shutdown_grace_seconds) as listener:
             yield listener
+
+
+@asynccontextmanager
+async def _listening(
+    engine: ServerEngine, settings: HttpSettings, sockets: Sequence[socket.socket], grace_seconds: float
+) -> AsyncIterator[HttpListener]:
+    listener = HttpListener(engine, settings, sockets)
+    if settings.is_open:
+        _log.warning(
+            "%s has no owner resolver and can be reached from other machines: everybody who reaches it may call"
+            " every tool and read and cancel every task",
+            listener.url,
+        )
+    async with listener.running(grace_seconds):
+        yield listener
 
 
 async def serve_http(
@@ -283,12 +291,17 @@ async def serve_http(
         LocalProtocolError: a setting that cannot be.
         OSError: it cannot listen there.
     """
-    HttpSettings(**settings)
+    chosen = HttpSettings(**settings)
     signals = SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    engine = ServerEngine(application, store=store)
-    async with engine.running(), signalled(signals) as signal_came:
-        grace = shutdown_grace_seconds
-        async with serving_http(engine, shutdown_grace_seconds=grace, **settings) as listener:
+    with contextlib.ExitStack() as stack:
+        # First of all: what goes wrong here is the caller's to see, and not inside of an exception group.
+        sockets = await _bind(chosen, stack)
+        engine = ServerEngine(application, store=store)
+        async with (
+            engine.running(),
+            signalled(signals) as signal_came,
+            _listening(engine, chosen, sockets, shutdown_grace_seconds) as listener,
+        ):
             if started is not None:
                 started(listener)
             await _first_of(signal_came, stop)
