@@ -269,11 +269,10 @@ class Application:
         """Declare what decides on tasks whose process died and whose tool says ``recovery="leave"``.
 
         It gets an ``OrphanedTask``, may be asynchronous, and may take as long as it likes, as where an engine outside
-        goes on with the work. What it returns is what the tool would have returned, and the task is completed with
-        it; ``ToolError`` and ``ProtocolError`` end the task as they would in the tool; any other exception fails it
-        with -32603. ``None`` leaves the task as it is for good: then it ends with its time, or when its client
-        cancels it. While the function runs, a cancel of the task stops it; when this process dies, too, the
-        function is called in another one. Without such a function every such task is left as it is.
+        goes on with the work. What it returns or raises ends the task as it would have done in the tool. ``None``
+        leaves the task as it is for good: then it ends with its time, or when its client cancels it. While the
+        function runs, a cancel of the task stops it; when this process dies, too, the function is called in another
+        one. Without such a function every such task is left as it is.
 
         Raises:
             LocalProtocolError: it is no function, or there is one already.

@@ -53,7 +53,7 @@ from mcp_tasks_trio.context import (
     ToolContext,
 )
 from mcp_tasks_trio.durations import optional_duration_ms
-from mcp_tasks_trio.endings import as_error, as_result, settle
+from mcp_tasks_trio.endings import as_error, settle
 from mcp_tasks_trio.orphans import OrphanedTask
 from mcp_tasks_trio.results import error_to_wire, json_object, to_wire
 from mcp_tasks_trio.signatures import ArgumentsRefused
@@ -297,7 +297,7 @@ class Execution:
         async def steps() -> _Ending:
             return Returned(to_wire(await self._run_body(prepared, channel), tool.output))
 
-        self._task_group.start_soon(self._run_work, work, f"Tool {tool.name}", steps, as_result)
+        self._task_group.start_soon(self._run_work, work, f"Tool {tool.name}", steps)
 
     def _open_work(self, channel: WorkChannel, is_async: bool) -> _Work:
         """Work that is about to run. An earlier run, of before the task was another process's, is cut off."""
@@ -350,7 +350,7 @@ class Execution:
             value = await self._threads.call(handler, handler_is_async, orphan)
             return _RELEASED if value is None else Returned(to_wire(value, tool.output))
 
-        self._task_group.start_soon(self._run_work, work, "on_orphan", steps, as_error)
+        self._task_group.start_soon(self._run_work, work, "on_orphan", steps)
 
     def _channel_of(self, effect: ResumeWork) -> WorkChannel:
         call = CallContext(
@@ -385,11 +385,9 @@ class Execution:
         if work is not None:
             work.channel.refuse(effect.key, effect.error)
 
-    async def _run_work(
-        self, work: _Work, what: str, steps: Callable[[], Awaitable[_WorkEnding]], fail: Callable[[str], Outcome]
-    ) -> None:
+    async def _run_work(self, work: _Work, what: str, steps: Callable[[], Awaitable[_WorkEnding]]) -> None:
         task_id = work.channel.own_task_id
-        value = await settle(what, work.scope, work.channel, steps, fail=fail)
+        value = await settle(what, work.scope, work.channel, steps)
         work.channel.close()
         if self._works.get(task_id) is not work:
             return  # The task is another run's by now.
