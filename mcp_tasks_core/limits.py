@@ -27,6 +27,8 @@ class Limits:
 
     # One message. 16 MiB: base64 images in tool results reach several MiB; anything larger belongs in a resource.
     frame_bytes_max: int = _bound(16 * 1024 * 1024)
+    # One result that an application returns. 15 MiB: with its envelope it fits into a frame that a peer of ours reads.
+    result_bytes_max: int = _bound(15 * 1024 * 1024)
     # Nesting of arrays and objects. 128: what serde_json allows; real messages stay under 20.
     json_depth_max: int = _bound(128)
     # Digits of one integer. 1,000: CPython itself refuses more than 4,300.

@@ -96,5 +96,10 @@ def naming_versions(error: ErrorObject) -> ErrorObject:
     return ErrorObject(error.code, message, {"supported": list(SUPPORTED_VERSIONS), **data})
 
 
+def result_too_large(size_bytes: int, limit_bytes: int) -> ErrorObject:
+    message = f"The result has {size_bytes} bytes; {limit_bytes} are allowed"
+    return ErrorObject(INTERNAL_ERROR, message, {"reason": "result_too_large"})
+
+
 def took_too_long(limit_ms: int) -> ErrorObject:
     return ErrorObject(INTERNAL_ERROR, f"The call took longer than {limit_ms} ms", {"reason": "timeout"})

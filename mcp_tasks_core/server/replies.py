@@ -45,7 +45,7 @@ class Replies:
         self._machine.effects.append(Frame(exchange.stream_id, payload, True))
 
     def result(self, exchange: Exchange, result: JSONObject) -> None:
-        """Answer with a result; with -32603 if it cannot be written as JSON."""
+        """Answer with a result; with -32603 if it cannot be written as JSON, or is too large to be read."""
         if exchange.closed:
             return
         try:
@@ -53,6 +53,12 @@ class Replies:
         except JsonError as problem:
             self._machine.report(Severity.ERROR, f"the result of {exchange.method} cannot be sent: {problem}")
             self.error(exchange, faults.INTERNAL)
+            return
+        limit_bytes = self._machine.limits.result_bytes_max
+        if len(body) > limit_bytes:
+            error = faults.result_too_large(len(body), limit_bytes)
+            self._machine.report(Severity.ERROR, f"{exchange.method}: {error.message}")
+            self.error(exchange, error)
             return
         self.body(exchange, body)
 

@@ -390,10 +390,14 @@ class Work:
     def _completion_of(self, task_id: TaskId, result: object) -> TaskInput:
         try:
             fit = tool_result(result)
-            self._machine.codec.encode(fit)
+            size_bytes, limit_bytes = len(self._machine.codec.encode(fit)), self._machine.limits.result_bytes_max
         except (UnfitResult, JsonError) as problem:
             self._machine.report(Severity.ERROR, f"the result of task {task_id} cannot be sent: {problem}")
             return Fail(ErrorObject(INTERNAL_ERROR, "The tool's result could not be sent"))
+        if size_bytes > limit_bytes:
+            error = faults.result_too_large(size_bytes, limit_bytes)
+            self._machine.report(Severity.ERROR, f"task {task_id}: {error.message}")
+            return Fail(error)
         return Complete(fit)
 
     # --- cancelling
