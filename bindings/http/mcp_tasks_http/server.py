@@ -27,9 +27,10 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from mcp_tasks_core.errors import INVALID_REQUEST, LocalProtocolError
+from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.server.effects import Frame
 from mcp_tasks_http import responses
+from mcp_tasks_http.answers import Answer
 from mcp_tasks_http.checks import DocumentAsked, HeadJudge, HttpServerConfig
 from mcp_tasks_http.events import (
     BodyReceived,
@@ -69,8 +70,7 @@ class _State(enum.Enum):
     HEAD = enum.auto()  # between requests, or inside a head
     ADMISSION = enum.auto()  # the runner decides
     BODY = enum.auto()
-    ANSWER = enum.auto()  # the application works, nothing was sent
-    STREAM = enum.auto()  # an event stream is open
+    ANSWER = enum.auto()  # the application works, perhaps on an open stream
     DRAIN = enum.auto()  # the body of a refused request is read and dropped
     CLOSING = enum.auto()  # nothing more is sent; what still comes is dropped
     CLOSED = enum.auto()
@@ -85,6 +85,7 @@ class HttpServerConnection:
 
     __slots__ = (
         "_announced",
+        "_answer",
         "_closed_told",
         "_config",
         "_deadline",
@@ -111,6 +112,7 @@ class HttpServerConnection:
         self._outgoing = Outgoing()
         self._head: RequestHead | None = None
         self._forms = AcceptedForms(True, True)
+        self._answer: Answer | None = None
         self._exchange = 0
         # Whether an event told of the exchange.
         self._announced = False
@@ -184,15 +186,11 @@ class HttpServerConnection:
         """Take the end of the client's bytes. It ends what is incomplete, and nothing that is complete."""
         self._eof = True
         events = list(self.proceed(now_ms))
-        match self._state:
-            case _State.CLOSING:
-                events += self._end()
-            case _State.STREAM:
-                self._comment(now_ms)
-            case _State.ANSWER if self._forms.event_stream:
-                self._deadline = now_ms + self._comment_interval_ms
-            case _:
-                pass  # ``proceed`` has ended what is incomplete, and the rest goes on
+        # ``proceed`` has ended what is incomplete. Whether somebody still reads a stream is shown by writing to it.
+        if self._state is _State.CLOSING:
+            events += self._end()
+        elif self._answer is not None and self._answer.streams:
+            self._comment(now_ms)
         return events
 
     def connection_lost(self) -> Sequence[HttpServerEvent]:
@@ -226,9 +224,6 @@ class HttpServerConnection:
             case _State.DRAIN | _State.CLOSING:
                 return self._end()
             case _State.ANSWER:
-                self._begin_stream()
-                self._comment(now_ms)
-            case _State.STREAM:
                 self._comment(now_ms)
             case _State.ADMISSION | _State.CLOSED:
                 self._deadline = None
@@ -239,6 +234,8 @@ class HttpServerConnection:
     def shut_down(self) -> Sequence[HttpServerEvent]:
         """Serve nothing more: an idle connection ends now, any other after the answer that it owes."""
         self._requests = self._limits.requests_per_connection_max
+        if self._answer is not None:
+            self._answer.closes = True
         if self._state is _State.HEAD and not self._incoming.bytes_pending:
             return self._end()
         return ()
@@ -266,18 +263,11 @@ class HttpServerConnection:
 
     def acknowledge(self, exchange: int, accepted: bool, now_ms: int) -> None:
         """Answer a message that wants no answer: 202, or 400 where it was not taken in."""
-        if not self._is_current(exchange, _State.ANSWER, _State.STREAM):
-            return
-        if self._state is _State.STREAM:
-            self._end_stream(now_ms)
-            return
-        close = self._closes_after_answer()
-        if accepted:
-            self._outgoing.put(responses.accepted(close=close))
-        else:
-            refusal = Refusal(status=400, message="the message could not be taken in", code=INVALID_REQUEST)
-            self._outgoing.put(responses.refusal_response(refusal, close=close))
-        self._finish(close, now_ms)
+        answer = self._answer
+        if self._is_current(exchange, _State.ANSWER):
+            assert answer is not None
+            answer.acknowledge(accepted)
+            self._finish(answer.closes, now_ms)
 
     def send(self, exchange: int, frame: Frame, now_ms: int) -> None:
         """Send one frame: JSON where the first is the last, else an event of a stream.
@@ -287,33 +277,24 @@ class HttpServerConnection:
         Raises:
             LocalProtocolError: the exchange was never begun or is answered; the frame is empty or holds a line end.
         """
-        if not self._is_current(exchange, _State.ANSWER, _State.STREAM):
+        answer = self._answer
+        if not self._is_current(exchange, _State.ANSWER):
             return
-        responses.check_payload(frame.payload)
-        if self._state is _State.ANSWER:
-            if frame.final and (self._forms.json or frame.code is not None):
-                close = self._closes_after_answer()
-                self._outgoing.put_all(responses.json_answer(frame.code, frame.payload, close=close))
-                self._finish(close, now_ms)
-                return
-            if not self._forms.event_stream:
-                return
-            self._begin_stream()
-        self._outgoing.put_all(responses.stream_event(frame.payload, chunked=self._chunked))
-        if frame.final:
-            self._end_stream(now_ms)
-        else:
-            self._deadline = now_ms + self._comment_interval_ms
+        assert answer is not None
+        if answer.send(frame):
+            self._finish(answer.closes, now_ms)
+        elif answer.streams:
+            self._deadline = now_ms + self._limits.comment_interval_ms
 
     def cut(self, exchange: int, now_ms: int) -> None:
         """End an exchange without an answer: its stream breaks off, and the connection with it."""
-        if self._is_current(exchange, _State.ANSWER, _State.STREAM):
+        if self._is_current(exchange, _State.ANSWER):
             self._exchange = 0
             self._close(now_ms, linger=False)
 
-    def _is_current(self, exchange: int, *states: _State) -> bool:
+    def _is_current(self, exchange: int, state: _State) -> bool:
         """Whether an answer is due. Not when the exchange was cancelled, which its answer may have crossed."""
-        if exchange == self._exchange and self._state in states:
+        if exchange == self._exchange and self._state is state:
             return True
         if self.closing:
             return False
@@ -388,12 +369,15 @@ class HttpServerConnection:
     def _read_body(self, now_ms: int, events: list[HttpServerEvent]) -> bool:
         payload = self._incoming.read_body()
         if type(payload) is bytes:
+            head = self._head
+            assert head is not None
+            answer = Answer(self._outgoing, head, self._forms, closes=self._closes_after_answer())
+            self._answer = answer
             self._state = _State.ANSWER
             # A proxy gives up on silence: where the answer takes long, a stream begins before there is a first frame.
-            self._deadline = now_ms + self._limits.comment_interval_ms if self._forms.event_stream else None
+            self._deadline = now_ms + self._limits.comment_interval_ms if answer.may_stream else None
             self._announced = True
-            assert self._head is not None
-            events.append(BodyReceived(self._exchange, payload, routing_headers_of(self._head)))
+            events.append(BodyReceived(self._exchange, payload, routing_headers_of(head)))
         elif type(payload) is Refusal:
             events += self._refuse(payload, now_ms)
         return False
@@ -412,29 +396,10 @@ class HttpServerConnection:
 
     # --- writing
 
-    @property
-    def _chunked(self) -> bool:
-        return self._head is None or not self._head.version_1_0
-
-    def _begin_stream(self) -> None:
-        self._state = _State.STREAM
-        self._outgoing.put(responses.stream_head(close=self._closes_after_answer(), chunked=self._chunked))
-
-    @property
-    def _comment_interval_ms(self) -> int:
-        return self._limits.eof_comment_interval_ms if self._eof else self._limits.comment_interval_ms
-
     def _comment(self, now_ms: int) -> None:
-        self._deadline = now_ms + self._comment_interval_ms
-        # To a peer that takes nothing a comment says nothing: the write deadline watches over it.
-        if self._outgoing.blocked_since is None:
-            self._outgoing.put(responses.stream_comment(chunked=self._chunked))
-
-    def _end_stream(self, now_ms: int) -> None:
-        close = self._closes_after_answer()
-        if self._chunked:
-            self._outgoing.put(responses.LAST_CHUNK)
-        self._finish(close, now_ms)
+        assert self._answer is not None
+        self._deadline = now_ms + self._limits.comment_interval_ms
+        self._answer.comment()
 
     def _closes_after_answer(self) -> bool:
         head = self._head
@@ -485,6 +450,7 @@ class HttpServerConnection:
         self._exchange = 0
         self._announced = False
         self._head = None
+        self._answer = None
 
     def _close(self, now_ms: int, *, linger: bool) -> None:
         """Send nothing more. To linger is to read what still comes, since unread bytes turn a close into a reset."""
