@@ -82,6 +82,17 @@ def test_what_chunks_add_to_a_body_is_bounded_whatever_way_it_is_cut(body):
     assert done.bodies == []
 
 
+@pytest.mark.parametrize(("more", "served"), [(0, True), (1, False)])
+def test_what_chunks_add_is_allowed_up_to_its_bound_exactly(more, served):
+    def body(extension: int) -> bytes:
+        return chunked(b"xy", b"z", trailer=b"T: " + b"e" * extension + b"\r\n")
+
+    plain = len(body(0)) - len(b"xyz")
+    done = talk_in_every_way(head(CHUNKED) + body(400 - plain + more), to=small)
+    assert done.payloads == ([b"xyz"] if served else [])
+    assert [response.status for response in done.responses] == [200 if served else 400]
+
+
 NO_CHUNKS = {
     "no size": b"\r\n",
     "size that is no number": b"zz\r\nabc\r\n0\r\n\r\n",

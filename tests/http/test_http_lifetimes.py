@@ -327,11 +327,14 @@ def test_a_peer_that_makes_room_again_is_kept_and_gets_no_comment_meanwhile():
 def test_no_more_than_a_bound_waits_for_a_slow_peer():
     done = open_connection()
     done.feed(post())
+    send(done, notice())
     done.connection.writing_blocked(0)
-    big = notice(b"x" * 600)
-    done.connection.send(done.bodies[0].exchange, big, 0)
+    done.connection.send(done.bodies[0].exchange, notice(b"x" * 400), 0)
+    framing = done.connection.bytes_pending - 400
+    done.connection.send(done.bodies[0].exchange, notice(b"x" * (600 - 2 * framing)), 0)
+    assert done.connection.bytes_pending == 1000
     assert done.connection.proceed(0) == []
-    done.connection.send(done.bodies[0].exchange, big, 0)
+    done.connection.send(done.bodies[0].exchange, notice(b"x"), 0)
     events = done.connection.proceed(0)
     assert [type(event).__name__ for event in events] == ["SlowReader", "ExchangeCancelled", "ConnectionClosed"]
     assert done.connection.bytes_pending == 0
