@@ -6,6 +6,7 @@ for it. A client that cannot go through with the scenario ends with a traceback 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -109,15 +110,14 @@ async def run(url: str, scenario: Scenario) -> None:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.client", description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", choices=("asyncio", "trio"), default="asyncio")
+    parser.add_argument("url")
+    options = parser.parse_args()
     name = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-    scenario = SCENARIOS.get(name)
-    if len(sys.argv) != 2 or scenario is None:
-        known = ", ".join(SCENARIOS)
-        print(
-            f"usage: MCP_CONFORMANCE_SCENARIO=NAME python -m tests.conformance.client URL, of {known}", file=sys.stderr
-        )
-        return 2
-    anyio.run(run, sys.argv[1], scenario)
+    if name not in SCENARIOS:
+        parser.error(f"MCP_CONFORMANCE_SCENARIO is one of {', '.join(SCENARIOS)}; not {name!r}")
+    anyio.run(run, options.url, SCENARIOS[name], backend=options.backend)
     return 0
 
 
