@@ -29,17 +29,19 @@ class AsyncioWire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=0)  # the link wants to know of anything that is not taken at once
         self._transport = transport
         self._link = self._accept(self)
+        # The link wants to know of anything that is not taken at once. With 0, asyncio's TLS would always be paused.
+        transport.set_write_buffer_limits(high=1)
 
     def data_received(self, data: bytes) -> None:
         self._link.receive(data)
 
     def eof_received(self) -> bool:
+        if not self._transport.can_write_eof():
+            return False  # TLS: whoever ends it means both directions, and the connection is lost next
         self._link.receive_eof()
-        # A client that writes no more may still read; asyncio lets no TLS connection stay half open.
-        return self._transport.can_write_eof()
+        return True  # a client that writes no more may still read
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._link.lose()

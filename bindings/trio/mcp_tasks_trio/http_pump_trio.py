@@ -184,6 +184,7 @@ class TrioWire:
             if plain:
                 link.receive(plain)
             if ended:
+                self.close()
                 return
             if self._may_read is not None:
                 await self._may_read.wait()
