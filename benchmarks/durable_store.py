@@ -3,14 +3,15 @@
 ``python -m benchmarks.durable_store [--rows 1000000] [--folder DIR]``
 
 Creates: bare SQLite inserts the id and the payload of each task into a table with nothing but these two, one commit
-each, on one connection with the same settings. The store and bare SQLite take turns, block by block, so that whatever
-else the disk does meets both. Sizes: get, swap and create on stores of more and more tasks, built in large
-transactions, with single calls on rows picked at random.
+each, on one connection with the same settings. Sizes: single calls, on rows picked at random, on stores that were
+built in large transactions. All that is compared takes turns, block by block, so that whatever else the disk does
+meets each of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import secrets
 import sqlite3
@@ -18,6 +19,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -31,7 +33,7 @@ BLOCK = 160
 BLOCKS = 40
 CREATORS = 16
 SIZES = (1_000, 100_000, 1_000_000)
-CALLS = 1_500
+CALLS, CALL_BLOCKS = 40, 40
 
 
 def row(task_id: str, revision: int = 1, number: int = 0) -> StoredTask:
@@ -124,9 +126,9 @@ def measure_creates(folder: Path) -> None:
             order = list(contenders.items())
             random.shuffle(order)
             for name, create in order:
-                spent = timed(create, BLOCK)
+                took = timed(create, BLOCK)
                 if block >= 2:  # the first ones fill caches
-                    seconds[name].append(spent)
+                    seconds[name].append(took)
     bare_name = next(iter(contenders))
     print(f"creates, {len(PAYLOAD)} bytes each, {BLOCKS} interleaved blocks of {BLOCK}, synchronous FULL")
     for name, spent in seconds.items():
@@ -139,12 +141,11 @@ def measure_creates(folder: Path) -> None:
 # --- sizes
 
 
-def fill(path: Path, first: int, until: int) -> None:
+def fill(path: Path, size: int) -> None:
     """Tasks written past the store, many in one transaction; triggers keep its sums as ever."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
-        [(position,)] = connection.execute("SELECT position FROM totals").fetchall()
         connection.executemany(
             "INSERT INTO tasks (task_id, tenant, subject, status, revision, due_at_ms, executor, changed, "
             "changed_at_ms, payload) VALUES (?, 'local', ?, 'working', 1, ?, ?, ?, 0, ?)",
@@ -154,10 +155,10 @@ def fill(path: Path, first: int, until: int) -> None:
                     f"subject {n % 100}",
                     1_800_000_000_000 + n,
                     f"executor {n % 4}",
-                    position + n + 1,
+                    n + 1,
                     PAYLOAD,
                 )
-                for n in range(first, until)
+                for n in range(size)
             ),
         )
         connection.execute("COMMIT")
@@ -177,26 +178,33 @@ def latencies(call: Callable[[int], object], numbers: list[int]) -> Iterator[flo
 
 
 def measure_sizes(folder: Path, rows_max: int) -> None:
+    """Stores of all sizes take turns too, in blocks of calls."""
     sizes = [size for size in SIZES if size <= rows_max]
-    path = folder / "sizes.db"
-    limit = 2 * rows_max
-    SqliteTaskStore(path, capacity=limit).close()
-    filled, first_medians = 0, {}
-    print(f"\nlatency in µs, median and 90th percentile of {CALLS} single calls, 100 owners, 4 executors")
-    for size in sizes:
-        fill(path, filled, size)
-        filled = size
-        with SqliteTaskStore(path, capacity=limit, capacity_per_owner=limit) as store:
-            measured = measure_calls(store, size)
-        print(f"  {size:,} tasks")
-        for name, values in measured.items():
-            median, high = statistics.median(values), statistics.quantiles(values, n=10)[-1]
-            first = first_medians.setdefault(name, median)
-            print(f"    {name:20} {median:8.1f} {high:8.1f}   {median / first:5.2f} of {sizes[0]:,} tasks")
+    with contextlib.ExitStack() as opened:
+        stores: dict[int, SqliteTaskStore] = {}
+        for size in sizes:
+            path = folder / f"{size}.db"
+            SqliteTaskStore(path).close()
+            fill(path, size)
+            store = SqliteTaskStore(path, capacity=2 * size, capacity_per_owner=2 * size)
+            stores[size] = opened.enter_context(store)
+        measured: dict[int, dict[str, list[float]]] = {size: defaultdict(list) for size in sizes}
+        for block in range(CALL_BLOCKS + 1):
+            for size in random.sample(sizes, len(sizes)):
+                for name, spent in measure_calls(stores[size], size, random.Random(block)).items():
+                    if block:  # the first one fills caches
+                        measured[size][name] += spent
+    print("\nlatency in µs: median, 90th percentile, and the median against the smallest store's")
+    for size, calls in measured.items():
+        print(f"  {size:,} tasks, 100 owners, 4 executors")
+        for name, spent in calls.items():
+            median, high = statistics.median(spent), statistics.quantiles(spent, n=10)[-1]
+            print(
+                f"    {name:20} {median:8.1f} {high:8.1f}   {median / statistics.median(measured[sizes[0]][name]):5.2f}"
+            )
 
 
-def measure_calls(store: SqliteTaskStore, size: int) -> dict[str, list[float]]:
-    chosen = random.Random(size)
+def measure_calls(store: SqliteTaskStore, size: int, chosen: random.Random) -> dict[str, list[float]]:
     numbers = [chosen.randrange(size) for _ in range(2 * CALLS)]
     names = {number: TaskId(name_of(number)) for number in numbers}
     found: list[StoredTask | None] = [None]
@@ -208,22 +216,17 @@ def measure_calls(store: SqliteTaskStore, size: int) -> dict[str, list[float]]:
         assert found[0] is not None
         assert store.swap(row(names[number], found[0].revision + 1, number))
 
-    list(latencies(get, numbers[:CALLS]))  # pages that were just written may still be under way to the disk
-    measured: dict[str, list[float]] = {
-        "get": list(latencies(get, numbers[CALLS:])),
-        "get after a write": [],
-        "swap": [],
-    }
-    for number in numbers[CALLS:]:
-        measured["get after a write"] += latencies(get, [number])  # the write before it emptied the reader's cache
-        measured["swap"] += latencies(swap, [number])
-    fresh = [row(new_id(), 1, number) for number in range(CALLS // 3)]
-    measured["create"] = list(latencies(lambda number: store.create(fresh[number]), list(range(len(fresh)))))
-    measured["due"] = list(latencies(lambda _: store.list_due(1_800_000_000_100, 256), list(range(50))))
-    measured["orphans"] = list(latencies(lambda _: store.list_orphans(0, 16), list(range(50))))
+    spent: dict[str, list[float]] = {"get": list(latencies(get, numbers[CALLS:])), "get after a write": [], "swap": []}
+    for number in numbers[:CALLS]:
+        spent["get after a write"] += latencies(get, [number])  # the write before it emptied the reader's cache
+        spent["swap"] += latencies(swap, [number])
+    fresh = [row(new_id(), 1, number) for number in range(CALLS)]
+    spent["create"] = list(latencies(lambda number: store.create(fresh[number]), list(range(CALLS))))
+    spent["due, 100 rows"] = list(latencies(lambda _: store.list_due(1_800_000_000_099, 100), [0]))
+    spent["orphans, 16 rows"] = list(latencies(lambda _: store.list_orphans(0, 16), [0]))
     for new in fresh:
         store.delete(new.task_id, Revision(1))
-    return measured
+    return spent
 
 
 def main() -> None:
