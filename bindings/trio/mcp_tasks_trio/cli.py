@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from mcp_tasks_trio.command_doctor import doctor
 from mcp_tasks_trio.command_store import store
 from mcp_tasks_trio.exit_codes import MEANINGS, EndsEarly, ExitCode, WrongUsage
 
@@ -113,6 +114,7 @@ def demo(backend: str) -> int:
     return run_demo(backend=backend)
 
 
+cli.add_command(doctor)
 cli.add_command(store)
 
 
