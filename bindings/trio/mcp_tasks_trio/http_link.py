@@ -259,6 +259,8 @@ class HttpLink:
             fields = (("WWW-Authenticate", answer.www_authenticate), *_JSON_FIELDS)
             self._connection.refuse(exchange, answer.status, fields, body, now_ms)
         else:
+            if answer is not None:
+                _log.error("The owner resolver gave a %s, not an Owner or a Challenge", type(answer).__name__)
             body = refusal_body(INTERNAL_ERROR, "it could not be found out who sends this request")
             self._connection.refuse(exchange, 500, _JSON_FIELDS, body, now_ms)
 
