@@ -100,9 +100,20 @@ class Machine:
         self.path = path
         self.now_ms = 1_785_232_800_000
         self.running: list[Process] = []
+        self._stopped_at_ms: dict[ServerEngine, int] = {}
 
     def clock(self) -> Instant:
         return Instant(wall_ms=self.now_ms, monotonic_ms=self.now_ms)
+
+    def stop(self, process: Process) -> None:
+        """The process stands still: no time passes for it. What its timer says in real time comes to nothing."""
+        self.running.remove(process)
+        self._stopped_at_ms[process.engine] = self.now_ms
+
+    def wake(self, process: Process) -> None:
+        """The process finds the clock where it is now."""
+        del self._stopped_at_ms[process.engine]
+        self.running.append(process)
 
     @asynccontextmanager
     async def process(self, application: Application, *, dies: bool = False) -> AsyncIterator[Process]:
@@ -111,8 +122,14 @@ class Machine:
         Args:
             dies: it ends as if it had been killed, its lease still running.
         """
+
+        def clock() -> Instant:
+            now_ms = self._stopped_at_ms.get(engine, self.now_ms)
+            return Instant(wall_ms=now_ms, monotonic_ms=now_ms)
+
         with MortalStore(self.path) as store:
-            async with ServerEngine(application, store=store, clock=self.clock).running() as engine:
+            engine = ServerEngine(application, store=store, clock=clock)
+            async with engine.running():
                 process = Process(engine)
                 self.running.append(process)
                 try:

@@ -234,11 +234,11 @@ def test_work_that_another_process_took_over_is_stopped_and_leaves_no_trace(back
         async with machine.process(app) as stopped, machine.process(app) as heir:
             task_id = await stopped.create("endless")
             await stopped.task_where(task_id, lambda state: state.get("statusMessage") == "run 1")
-            machine.running.remove(stopped)
+            machine.stop(stopped)
             await machine.live(DEATH_MS)
             await heir.task_in(task_id, "completed")
             assert ends == []
-            machine.running.append(stopped)
+            machine.wake(stopped)
             await machine.live(LIMITS.lease_renewal_ms)
             while not ends:
                 await anyio.lowlevel.checkpoint()
