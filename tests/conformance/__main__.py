@@ -27,6 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("server", "client"), help="judge one of the two alone")
     parser.add_argument("--backend", choices=_BACKENDS, default="asyncio", help="the loop that serves the fixture")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="keep the fixture's tasks in this SQLite file")
     parser.add_argument("--url", help="judge the server there, in place of the fixture")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what the suite wrote in this new folder")
     parser.add_argument("--install", action="store_true", help="install the official packages and do nothing more")
@@ -49,7 +50,7 @@ def _judge(suite: Suite, options: argparse.Namespace) -> int:
     if options.only != "client" and options.url:
         verdicts += shown(f"the server {options.url}", suite.judge_server(options.url))
     elif options.only != "client":
-        with serving_fixture(options.backend) as url:
+        with serving_fixture(options.backend, options.store) as url:
             verdicts += shown(f"our server, on {options.backend}", suite.judge_server(url))
     if options.only != "server":
         verdicts += shown("our client", suite.judge_client())

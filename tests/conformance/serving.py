@@ -1,6 +1,7 @@
 """The fixture application, served in a process of its own on a free port of loopback.
 
 python -m tests.conformance.serving asyncio
+python -m tests.conformance.serving trio tasks.db
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ class ServerNotServing(Exception):
 
 
 @contextmanager
-def serving_fixture(backend: str = "asyncio") -> Iterator[str]:
+def serving_fixture(backend: str = "asyncio", store: Path | None = None) -> Iterator[str]:
     """The URL of a server that serves the fixture while the block runs.
+
+    Args:
+        store: an SQLite file for its tasks; ``None`` to keep them in memory.
 
     Raises:
         ServerNotServing: it ended, or was silent for too long.
     """
-    command = [sys.executable, "-m", "tests.conformance.serving", backend]
+    command = [sys.executable, "-m", "tests.conformance.serving", backend, *([] if store is None else [str(store)])]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         overdue = threading.Timer(_START_SECONDS, process.kill)
@@ -53,15 +57,17 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.kill()
 
 
-def main(backend: str) -> int:
+def main(backend: str, store: str | None = None) -> int:
+    from mcp_tasks_sqlite import SqliteTaskStore
     from mcp_tasks_trio import HttpListener, run_http
     from tests.conformance.fixture import app
 
     def started(listener: HttpListener) -> None:
         print(listener.url, flush=True)
 
-    return run_http(app, backend=backend, port=0, started=started)
+    kept = None if store is None else SqliteTaskStore(store)
+    return run_http(app, backend=backend, port=0, store=kept, started=started)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -10,24 +10,28 @@ from tests.conformance.scenarios import ALONE, REQUIRED, REVISION, TASKS, Scenar
 from tests.conformance.serving import serving_fixture
 from tests.conformance.suite import ALL_REQUIRED, Suite
 
+Verdicts = dict[str, Verdict]
+
 
 def named(scenario: Scenario) -> str:
     return scenario.name
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
-def run_of_all(request: pytest.FixtureRequest, suite: Suite) -> dict[str, Verdict]:
-    """What one run of everything gave, on each loop."""
-    with serving_fixture(request.param) as url:
+@pytest.fixture(scope="module", params=["asyncio, memory", "trio, SQLite"])
+def run_of_all(request: pytest.FixtureRequest, suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    """What one run of everything gave: on each loop, and on each store."""
+    backend, _, store = request.param.partition(", ")
+    file = tmp_path_factory.mktemp("store") / "tasks.db" if store == "SQLite" else None
+    with serving_fixture(backend, file) as url:
         return {verdict.name: verdict for verdict in suite.run_of_all(url)}
 
 
 @pytest.mark.parametrize("scenario", [*REQUIRED, *ALONE], ids=named)
-def test_scenario_succeeds_in_a_run_of_all(run_of_all: dict[str, Verdict], scenario: Scenario) -> None:
+def test_scenario_succeeds_in_a_run_of_all(run_of_all: Verdicts, scenario: Scenario) -> None:
     assert run_of_all[scenario.name].faults == ()
 
 
-def test_the_suite_itself_finds_everything_that_is_required(run_of_all: dict[str, Verdict]) -> None:
+def test_the_suite_itself_finds_everything_that_is_required(run_of_all: Verdicts) -> None:
     assert run_of_all[ALL_REQUIRED].faults == ()
 
 
