@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -90,3 +91,50 @@ def test_no_name_leads_out_of_the_state_folder(name: str) -> None:
     assert file.parent == state_folder()
     assert len(file.name) < 100
     assert file.name.isascii()
+
+
+def key_file(folder: Path, *lines: str) -> Path:
+    file = folder / "keys"
+    file.touch(mode=0o600)
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+KEY = f"k1 {base64.b64encode(b'1' * 32).decode()}"
+OTHER_KEY = f"k2 {base64.b64encode(b'2' * 32).decode()}"
+
+
+def test_a_key_file_seals_what_tasks_hold_and_opens_it_again(start_server: Callable[..., Any], tmp_path: Path) -> None:
+    options = ("--store", str(tmp_path / "tasks.db"), "--key-file", str(key_file(tmp_path, KEY)))
+    first = start_server("sample_app:app", *options)
+    task_id = first.tool("finish", {"text": "a secret text"})["taskId"]
+    first.ended_state(task_id)
+    first.close()
+    assert all(b"a secret text" not in file.read_bytes() for file in tmp_path.glob("tasks.db*"))
+    key_file(tmp_path, OTHER_KEY, KEY)
+    second = start_server("sample_app:app", *options)
+    assert second.state(task_id)["result"]["content"][0]["text"] == "a secret text"
+
+
+def test_a_store_that_was_sealed_with_another_key_is_not_served_and_the_key_is_named(
+    start_server: Callable[..., Any], mcp_tasks: Callable[..., Any], tmp_path: Path
+) -> None:
+    options = ("--store", str(tmp_path / "tasks.db"), "--key-file", str(key_file(tmp_path, KEY)))
+    first = start_server("sample_app:app", *options)
+    first.ended_state(first.tool("finish")["taskId"])
+    first.close()
+    key_file(tmp_path, OTHER_KEY)
+    done = mcp_tasks("serve", "sample_app:app", *options)
+    assert done.status == 2
+    assert "was sealed with the key 'k1', which is not among those given: 'k2'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--key-file", "missing"), ("--store", "memory", "--key-file", "keys")])
+def test_keys_that_cannot_be_used_are_refused_in_one_line(
+    mcp_tasks: Callable[..., Any], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    done = mcp_tasks("serve", "sample_app:app", *options, env={"XDG_STATE_HOME": str(tmp_path)})
+    assert done.status == 2
+    assert "key" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -57,7 +57,12 @@ def cli() -> None:
     help="Keep tasks in this file, which is made where there is none; 'memory' keeps them in no file. "
     "Without it each application has a file of its own in your state folder.",
 )
-def serve(application: str, backend: str, log_level: str, store_file: str | None) -> int:
+@click.option(
+    "--key-file",
+    metavar="KEYS",
+    help="Seal what tasks hold with the first key in this file; each of its keys opens what it has sealed.",
+)
+def serve(application: str, backend: str, log_level: str, store_file: str | None, key_file: str | None) -> int:
     """Serve an application on stdin and stdout.
 
     MODULE:APP names an Application in a module that can be imported from the current directory, such as
@@ -65,7 +70,7 @@ def serve(application: str, backend: str, log_level: str, store_file: str | None
     """
     from mcp_tasks_trio.command_serve import run_serve
 
-    return run_serve(application, backend=backend, log_level=log_level, store=store_file)
+    return run_serve(application, backend=backend, log_level=log_level, store=store_file, key_file=key_file)
 
 
 @cli.command(cls=_WithServerCommand, epilog=_EXIT_STATUS)

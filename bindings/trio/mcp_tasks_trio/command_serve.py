@@ -16,11 +16,12 @@ from mcp_tasks_trio.served_store import open_store
 from mcp_tasks_trio.stdio_server import run_stdio
 
 
-def run_serve(spec: str, *, backend: str, log_level: str, store: str | None = None) -> int:
+def run_serve(spec: str, *, backend: str, log_level: str, store: str | None = None, key_file: str | None = None) -> int:
     """Serve until the client closes stdin; gives the exit status.
 
     Args:
         store: a file's path, or ``memory``; ``None`` for the application's own, else a file of the user's.
+        key_file: the file with the keys that seal what tasks hold, ``None`` to leave it readable.
 
     Raises:
         WrongUsage: there is no such application, or no such store.
@@ -35,7 +36,8 @@ def run_serve(spec: str, *, backend: str, log_level: str, store: str | None = No
             f" mcp-tasks call TOOL -- mcp-tasks serve {spec}",
             file=sys.stderr,
         )
-    return run_stdio(application, backend=backend, store=open_store(application, store, origin=_origin_of(spec)))
+    tasks = open_store(application, store, origin=_origin_of(spec), key_file=key_file)
+    return run_stdio(application, backend=backend, store=tasks)
 
 
 def _origin_of(spec: str) -> str:
