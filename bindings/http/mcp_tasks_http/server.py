@@ -191,6 +191,8 @@ class HttpServerConnection:
             events += self._end()
         elif self._answer is not None and self._answer.streams:
             self._comment(now_ms)
+        elif self._answer is not None and self._answer.may_stream:
+            self._deadline = now_ms + self._comment_interval_ms
         return events
 
     def connection_lost(self) -> Sequence[HttpServerEvent]:
@@ -284,7 +286,7 @@ class HttpServerConnection:
         if answer.send(frame):
             self._finish(answer.closes, now_ms)
         elif answer.streams:
-            self._deadline = now_ms + self._limits.comment_interval_ms
+            self._deadline = now_ms + self._comment_interval_ms
 
     def cut(self, exchange: int, now_ms: int) -> None:
         """End an exchange without an answer: its stream breaks off, and the connection with it."""
@@ -396,9 +398,14 @@ class HttpServerConnection:
 
     # --- writing
 
+    @property
+    def _comment_interval_ms(self) -> int:
+        """Once the client's bytes have ended, only the fate of what we write tells whether it is still there."""
+        return self._limits.eof_comment_interval_ms if self._eof else self._limits.comment_interval_ms
+
     def _comment(self, now_ms: int) -> None:
         assert self._answer is not None
-        self._deadline = now_ms + self._limits.comment_interval_ms
+        self._deadline = now_ms + self._comment_interval_ms
         self._answer.comment()
 
     def _closes_after_answer(self) -> bool:
