@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conformance.official import WANTING, Official, find
 from tests.conformance.serving import serving_fixture
-
-if TYPE_CHECKING:
-    from tests.conformance.suite import Suite
+from tests.conformance.suite import Suite
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +21,6 @@ def official() -> Official:
 
 @pytest.fixture(scope="session")
 def suite(official: Official, tmp_path_factory: pytest.TempPathFactory) -> Suite:
-    from tests.conformance.suite import Suite
-
     return Suite(official, tmp_path_factory.mktemp("suite"))
 
 
