@@ -86,16 +86,6 @@ async def _(x: Examination) -> None:
 
 
 @ENVELOPE.check(
-    "numbers-beyond-json-are-refused", "B7", MUST, "JSON-RPC 2.0, Error object", "NaN is no JSON: it is not served"
-)
-async def _(x: Examination) -> None:
-    own_id = x.next_id()
-    text = encode(_discovery(x, id=own_id)).replace(b'"params":{', b'"params":{"more":NaN,')
-    exchange = await x.raw(text, request_id=own_id, method="server/discover")
-    _demand_not_served(exchange, "a message with NaN in it")
-
-
-@ENVELOPE.check(
     "no-request-object-is-refused",
     "B7",
     MUST,

@@ -7,7 +7,7 @@ import base64
 from mcp_tasks_core.identifiers import JSONObject
 from mcp_tasks_core.wire.headers import PARAM_HEADER_PREFIX
 from mcp_tasks_trio.doctor.checks import MUST, SHOULD, NotExercised, Subject, demand, demand_error, demand_result
-from mcp_tasks_trio.doctor.examination import PLAIN, Examination, Headers
+from mcp_tasks_trio.doctor.examination import META_VERSION, PLAIN, Examination, Headers
 from mcp_tasks_trio.doctor.exchanges import Exchange, Sent, encode
 from mcp_tasks_trio.doctor.tools import Role, Tool
 
@@ -17,10 +17,6 @@ _TASK_HEADERS = "tasks, Streamable HTTP: Routing Headers"
 _MISMATCH = -32020
 
 
-def _is_legacy_too(x: Examination) -> bool:
-    return any(version < "2025-06-18" for version in x.supported_versions)
-
-
 def _encoded(value: str) -> str:
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
@@ -28,7 +24,7 @@ def _encoded(value: str) -> str:
 @HTTP.check("version-header-is-required", "H5", MUST, _VALIDATION, "without MCP-Protocol-Version: -32020", only="http")
 async def _(x: Examination) -> None:
     exchange = await x.ask("server/discover", headers={"MCP-Protocol-Version": None})
-    if exchange.code != _MISMATCH and _is_legacy_too(x):
+    if exchange.code != _MISMATCH and await x.serves_earlier_revisions():
         raise NotExercised("needs a server without revisions before 2025-06-18, which had no such header")
     demand_error(exchange, _MISMATCH, what="a request without MCP-Protocol-Version")
 
@@ -44,6 +40,10 @@ async def _(x: Examination) -> None:
 async def _(x: Examination) -> None:
     exchange = await x.ask("server/discover", headers={"MCP-Protocol-Version": "2025-11-25"})
     demand_error(exchange, _MISMATCH, what="a request whose MCP-Protocol-Version is not that of its body")
+    exchange = await x.ask(
+        "server/discover", meta={META_VERSION: "1900-01-01"}, headers={"Mcp-Method": "server/discover"}
+    )
+    demand_error(exchange, _MISMATCH, what="a request whose body has another version than its header")
 
 
 @HTTP.check("method-header-is-required", "H5", MUST, _VALIDATION, "without Mcp-Method: -32020", only="http")
@@ -344,7 +344,7 @@ async def _(x: Examination) -> None:
     only="http",
 )
 async def _(x: Examination) -> None:
-    if len(x.supported_versions) > 1:
+    if await x.serves_earlier_revisions():
         raise NotExercised("needs a server of this revision alone: earlier ones have GET and DELETE")
     for verb in ("GET", "DELETE"):
         head = [("Accept", "application/json, text/event-stream"), ("MCP-Protocol-Version", "2026-07-28"), *x.headers]
@@ -361,6 +361,8 @@ async def _(x: Examination) -> None:
     only="http",
 )
 async def _(x: Examination) -> None:
+    if await x.serves_earlier_revisions():
+        raise NotExercised("needs a server of this revision alone: earlier ones have sessions")
     headers = {"Mcp-Session-Id": "mcp-tasks-doctor", "Last-Event-ID": "7"}
     demand_result(await x.ask("server/discover", headers=headers), "a request with Mcp-Session-Id and Last-Event-ID")
     for exchange in x.journal.exchanges:

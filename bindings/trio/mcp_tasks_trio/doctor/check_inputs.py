@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mcp_tasks_core.identifiers import JSONObject
 from mcp_tasks_trio.doctor.checks import MUST, SHOULD, NotExercised, Subject, demand, demand_error, demand_result
 from mcp_tasks_trio.doctor.dummies import answer_to
@@ -143,7 +145,7 @@ async def _(x: Examination) -> None:
         keys = set(task.requests)
         await x.answer(task)
         # Acknowledged answers may show late. A key that was gone once, or under which something else is asked, is back.
-        await x.follow(task, lambda state, keys=keys: _moved_on(state, asked, keys))
+        await x.follow(task, partial(_moved_on, asked=asked, keys=keys))
         answered |= keys
         _demand_same_meaning(task, asked)
         if not keys & set(task.requests):
@@ -179,9 +181,11 @@ async def _(x: Examination) -> None:
     if result.get("resultType") != "task":
         return
     task = x.task_of(tool, exchange)
+    # Neither who created it nor who asks for its state has declared anything of the kind.
+    task.declares = TASKS_ALONE
     await x.follow(task, lambda state: state.get("status") in {"input_required", *TERMINAL}, x.patience.probe)
     kinds = sorted({str(r.get("method")) for r in task.requests.values() if isinstance(r, dict)})
-    demand(not kinds, f"the task asks for {', '.join(kinds)}, which its creator did not declare", exchange, task.last)
+    demand(not kinds, f"the task asks for {', '.join(kinds)}, which nobody declared", exchange, task.last)
 
 
 @INPUTS.check(

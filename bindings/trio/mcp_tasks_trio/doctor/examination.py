@@ -69,6 +69,8 @@ class Task:
     created: Exchange
     states: list[JSONObject] = attrs.field(factory=list)
     last: Exchange
+    # What the doctor declares when it looks at the task.
+    declares: JSONObject = TASKS
 
     @property
     def state(self) -> JSONObject:
@@ -100,7 +102,7 @@ class Examination:
     other_headers: Sequence[tuple[str, str]] = ()
     journal: Journal = attrs.field(factory=Journal)
     capabilities: JSONObject = attrs.field(factory=dict)
-    supported_versions: Sequence[str] = ()
+    _earlier: bool | None = None
     _ids: itertools.count[int] = attrs.field(factory=lambda: itertools.count(1))
     _unfinished: list[str] = attrs.field(factory=list)
 
@@ -203,6 +205,28 @@ class Examination:
         sent = Sent(body=body, method=method, params=params, headers=self.head(method, params, {}), hostile=True)
         return await self.send(sent, self.patience.quiet if self.transport.name == "stdio" else None)
 
+    async def initialize(self, version: str) -> Exchange:
+        """Begin as a client of an earlier revision does, which knows nothing of this one's headers and ``_meta``."""
+        own_id = self.next_id()
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "doctor", "version": "1.0"}}
+        body = encode({"jsonrpc": "2.0", "id": own_id, "method": "initialize", "params": params})
+        fields = self.head("initialize", params, {"MCP-Protocol-Version": None, "Mcp-Method": None})
+        sent = Sent(body=body, method="initialize", request_id=own_id, params=params, headers=fields, hostile=True)
+        # Not for the journal: what an earlier revision answers is not judged by this one's rules.
+        return await self.transport.exchange(sent, self.patience.answer)
+
+    async def serves_earlier_revisions(self) -> bool:
+        """Whether the server also speaks the revisions that began with initialize."""
+        if self._earlier is None:
+            exchange = await self.initialize("2025-03-26")
+            self._earlier = exchange.result is not None
+            session = exchange.field("mcp-session-id")
+            if session is not None:
+                head = self.head("", {}, {"Mcp-Method": None, "Mcp-Session-Id": session})
+                farewell = Sent(body=b"", verb="DELETE", headers=head, hostile=True)
+                await self.transport.exchange(farewell, self.patience.answer)
+        return self._earlier
+
     def listen(self, notifications: JSONObject, **how: Any) -> AbstractAsyncContextManager[Listening]:
         """Open a subscription while the block runs. What came is to be put on record with ``keep``."""
         return self.transport.listening(self.sent("subscriptions/listen", {"notifications": notifications}, **how))
@@ -274,7 +298,7 @@ class Examination:
         Raises:
             Failed: the server does not tell.
         """
-        exchange = await self.ask("tasks/get", {"taskId": task.task_id})
+        exchange = await self.ask("tasks/get", {"taskId": task.task_id}, declares=task.declares)
         state = demand_result(exchange, "tasks/get of a task that exists")
         task.last = exchange
         task.states.append(state)
@@ -351,14 +375,15 @@ class Examination:
         return await self.ask("tasks/cancel", {"taskId": task.task_id}, **how)
 
     async def unchanged(self, task: Task, what: str) -> None:
-        """See that a task stands as it stood, but for what the transport adds.
+        """See that a task stands as it stood. When it was last updated is looked at elsewhere.
 
         Raises:
             Failed: it does not.
         """
         before = task.last
         state, now = bare_state(task.state), bare_state(await self.look(task))
-        changed = sorted(name for name in {*state, *now} if state.get(name) != now.get(name))
+        names = {*state, *now} - {"lastUpdatedAt"}
+        changed = sorted(name for name in names if state.get(name) != now.get(name))
         demand(not changed, f"{what} changed {', '.join(changed)} of the task", before, task.last)
 
     async def cancel_unfinished(self) -> None:

@@ -29,9 +29,8 @@ async def reach(x: Examination) -> None:
     if exchange.answer is None and exchange.status is None:
         raise ConnectionFailed(f"the server does not answer server/discover: {exchange.problem}")
     result = exchange.result or {}
-    capabilities, versions = result.get("capabilities"), result.get("supportedVersions")
+    capabilities = result.get("capabilities")
     x.capabilities = capabilities if isinstance(capabilities, dict) else {}
-    x.supported_versions = tuple(v for v in versions if isinstance(v, str)) if isinstance(versions, list) else ()
 
 
 async def list_tools(x: Examination) -> list[Any]:
