@@ -15,6 +15,7 @@ LIMITS = HttpLimits(
     write_wait_ms=30,
     linger_ms=5,
     comment_interval_ms=15,
+    eof_comment_interval_ms=4,
     unsent_bytes_max=1000,
 )
 COMMENT_CHUNK = b"3\r\n:\n\n\r\n"
@@ -187,6 +188,31 @@ def test_on_an_open_stream_the_end_of_the_clients_bytes_is_answered_with_a_comme
     send(done, result())
     assert done.sent.endswith(b"0\r\n\r\n")
     assert done.connection.closed
+
+
+@pytest.mark.spec("D40", "H8")
+def test_after_the_end_of_the_clients_bytes_comments_come_more_often_since_only_their_fate_tells_who_is_there():
+    streaming = open_connection()
+    streaming.feed(post())
+    send(streaming, notice())
+    streaming.eof()
+    before = len(streaming.sent)
+    streaming.tick(3)
+    assert len(streaming.sent) == before
+    streaming.tick(4)
+    streaming.tick(8)
+    assert streaming.sent[before:] == COMMENT_CHUNK * 2
+    silent = open_connection()
+    silent.feed(post(body=b"1") + post(body=b"2"))
+    silent.eof()
+    assert silent.connection.deadline_ms == 4
+    send(silent, result(b"a"))
+    assert (silent.payloads, silent.connection.deadline_ms) == ([b"1", b"2"], 4)
+    before = len(silent.sent)
+    silent.tick(4)
+    assert silent.sent[before:].endswith(COMMENT_CHUNK)
+    silent.lose()
+    assert silent.cancelled == [silent.bodies[1].exchange]
 
 
 @pytest.mark.spec("D40")

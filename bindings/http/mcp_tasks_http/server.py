@@ -377,7 +377,7 @@ class HttpServerConnection:
             self._answer = answer
             self._state = _State.ANSWER
             # A proxy gives up on silence: where the answer takes long, a stream begins before there is a first frame.
-            self._deadline = now_ms + self._limits.comment_interval_ms if answer.may_stream else None
+            self._deadline = now_ms + self._comment_interval_ms if answer.may_stream else None
             self._announced = True
             events.append(BodyReceived(self._exchange, payload, routing_headers_of(head)))
         elif type(payload) is Refusal:
