@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -20,9 +21,11 @@ from anyio.abc import ByteStream, SocketAttribute
 from mcp_tasks_http import Endpoint, HttpClientConnection, HttpClientEvent, HttpClientLimits
 from mcp_tasks_trio.client_errors import ServerUnreachable
 
-CONNECT_S: Final = 10.0  # for the name, the connection and TLS together
+# For the name, the connection and TLS together. Half of the silence after which a server counts as legacy.
+CONNECT_S: Final = 5.0
 _CLOSE_S: Final = 0.5  # for TLS to say goodbye
 _RECEIVE_BYTES: Final = 64 * 1024
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 def now_ms() -> int:
@@ -54,7 +57,15 @@ class PooledConnection:
         return self.http.receive_data(data, now_ms())
 
     async def aclose(self) -> None:
-        """Close, without waiting for the server for long."""
+        """Close, without waiting for the server for long.
+
+        A request that is given up is ended with a reset: a server cannot tell any other end from that of a client
+        that only sends nothing more.
+        """
+        if self.http.busy:
+            with contextlib.suppress(Exception):
+                raw = self.stream.extra(SocketAttribute.raw_socket)
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         with anyio.move_on_after(_CLOSE_S, shield=True), contextlib.suppress(Exception):
             await anyio.aclose_forcefully(self.stream)
 
