@@ -64,6 +64,7 @@ def _tool_options(command: Any) -> Any:
 @click.option("--http", "http_url", metavar="URL", help="The same as URL.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object on one line.")
 @_tool_options
+@click.option("--check", "only", metavar="NAME", multiple=True, help="Make this check alone; --json tells the names.")
 @click.option("--only-named", is_flag=True, help="Call no tools but those that are named.")
 @click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this with every HTTP request.")
 @click.option(
@@ -122,6 +123,7 @@ def _subject(
     from mcp_tasks_http.endpoints import Endpoint
     from mcp_tasks_trio.doctor.examination import Patience
     from mcp_tasks_trio.doctor.examine import Subject
+    from mcp_tasks_trio.doctor.plan import checks_for
 
     targets = [target for target in (url, http_url) if target is not None]
     if len(targets) + bool(server) != 1:
@@ -132,6 +134,9 @@ def _subject(
         raise WrongUsage("--other-header says who another caller is: give --header for the first one, too")
     if server and shutil.which(server[0]) is None:
         raise EndsEarly(ExitCode.SERVER, f"{server[0]!r} is no command that can be run")
+    names = {check.name for kind in ("http", "stdio") for _, check in checks_for(kind)}
+    for unknown in sorted(set(rest["only"]) - names):
+        raise WrongUsage(f"there is no check {unknown!r}; --json tells the names of all")
     for target in targets:
         try:
             Endpoint.parse(target)

@@ -175,9 +175,11 @@ async def _lists(x: Examination, *, sort: bool) -> None:
     names = []
     for exchange in (first, second):
         tools = demand_result(exchange, "tools/list").get("tools")
-        listed = [tool.get("name") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-        names.append(sorted(map(str, listed)) if sort else listed)
-    demand(names[0] == names[1], f"tools/list gave {names[0]} and then {names[1]}", first, second)
+        listed = tools if isinstance(tools, list) else []
+        names.append([str(tool.get("name")) for tool in listed if isinstance(tool, dict)])
+    # Which tools there are is one thing, and the order of those that are there each time another.
+    one, two = (sorted(n) if sort else [m for m in n if m in names[0] and m in names[1]] for n in names)
+    demand(one == two, f"tools/list gave {one} and then {two}", first, second)
 
 
 @NEGOTIATION.check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -34,6 +34,7 @@ class Subject:
         only_named: call no other tools.
         headers: of every HTTP request; ``other_headers`` those of another caller.
         time_limit: seconds for all; checks that it leaves no time for are not exercised.
+        only: names of the checks to make; none are all.
         show_stderr: let the child process write to this one's stderr.
     """
 
@@ -46,6 +47,7 @@ class Subject:
     patience: Patience = attrs.field(factory=Patience)
     time_limit: float = TIME_LIMIT_SECONDS
     show_stderr: bool = False
+    only: Collection[str] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +88,7 @@ async def examine(subject: Subject, *, on_finding: Callable[[Finding], None] = l
         missing: Sequence[NamedTool] = ()
         with anyio.move_on_at(deadline):
             missing = await probe_tools(x, only_named=subject.only_named)
-        plan = checks_for(transport.name)
+        plan = [(t, c) for t, c in checks_for(transport.name) if not subject.only or c.name in subject.only]
         findings = []
         for _title, check in plan:
             finding = await _made(check, x, deadline)
