@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 
+_REBUILD_FROM: Final = 64
 _PAUSE_S: Final = 0.005  # a deadline that has passed and stands is not asked about faster than this
 
 
@@ -54,6 +55,7 @@ class DeadlineClock:
         self._now_ms = now_ms
         self._heap: list[Alarm] = []
         self._count = 0
+        self._silent = 0
         self._wakes_ms: float = math.inf
         self._sooner = anyio.Event()
 
@@ -65,7 +67,7 @@ class DeadlineClock:
         if alarm is not None:
             if alarm.moment_ms <= deadline_ms:
                 return
-            alarm.owner = None
+            self._silence(alarm)
         self._count += 1
         timed.alarm = Alarm(deadline_ms, self._count, timed)
         heapq.heappush(self._heap, timed.alarm)
@@ -75,8 +77,17 @@ class DeadlineClock:
     def forget(self, timed: Timed) -> None:
         """It is over, and is not kept until its moment comes."""
         if timed.alarm is not None:
-            timed.alarm.owner = None
+            self._silence(timed.alarm)
             timed.alarm = None
+
+    def _silence(self, alarm: Alarm) -> None:
+        """Leave an entry where it is; when most of them are such, build the heap anew."""
+        alarm.owner = None
+        self._silent += 1
+        if self._silent > _REBUILD_FROM and self._silent > len(self._heap) // 2:
+            self._heap = [each for each in self._heap if each.owner is not None]
+            heapq.heapify(self._heap)
+            self._silent = 0
 
     async def run(self) -> None:
         """Keep time, for ever."""
@@ -94,7 +105,9 @@ class DeadlineClock:
         due: list[Timed] = []
         while self._heap and self._heap[0].moment_ms <= now_ms:
             owner = heapq.heappop(self._heap).owner
-            if owner is not None:
+            if owner is None:
+                self._silent -= 1
+            else:
                 owner.alarm = None
                 due.append(owner)
         for timed in due:

@@ -152,7 +152,7 @@ class TrioWire:
         if self._tls is not None:
             return await self._read_tls(link, self._tls)
         sock, wait_readable = self._sock, trio.lowlevel.wait_readable
-        while True:
+        while not self._closed:
             await wait_readable(sock)
             try:
                 data = sock.recv(RECEIVE_BYTES)
@@ -163,6 +163,8 @@ class TrioWire:
             link.receive(data)
             if self._may_read is not None:
                 await self._may_read.wait()
+        if self._closed:
+            return None
         link.receive_eof()
         # A client that writes no more may still read. The link closes, or a write that fails.
         if not self._closed:
@@ -215,12 +217,11 @@ class TrioWire:
             self._put(reply)
 
     async def _receive(self) -> bytes:
-        while True:
+        while not self._closed:
             await trio.lowlevel.wait_readable(self._sock)
-            try:
+            with contextlib.suppress(BlockingIOError):
                 return self._sock.recv(RECEIVE_BYTES)
-            except BlockingIOError:
-                continue
+        return b""
 
 
 class TrioListeners:
