@@ -133,15 +133,19 @@ class Breach:
         there: changes the request on its way to the server.
         back: changes the answer on its way back.
         push: changes a message of a subscription; ``None`` keeps it back.
+        cleans: takes control characters out of the head before anybody reads it.
+        among: checks that have to be made, too, so that there is something to look back at.
         listens: serve subscriptions to tasks, which are made of polls.
         finds: the checks that have to fail, all of them and no others.
     """
 
     finds: frozenset[str] = frozenset()
+    among: tuple[str, ...] = ()
     there: Callable[[Call], None] = _nothing_to_call
     back: Callable[[Call, Reply], None] = _nothing_to_reply
     push: Callable[[Message], Message | None] = _nothing_to_push
     listens: bool = False
+    cleans: bool = False
 
 
 class _Between:
@@ -165,7 +169,8 @@ class _Between:
                 await stream.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                 return
             if event is h11.NEED_DATA:
-                connection.receive_data(await stream.receive())
+                data = await stream.receive()
+                connection.receive_data(data.replace(b"\x01", b"") if self._breach.cleans else data)
             elif isinstance(event, h11.Request):
                 head = event
             elif isinstance(event, h11.Data):

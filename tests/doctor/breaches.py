@@ -391,10 +391,6 @@ def _second_answer_refused() -> Back:
     return back
 
 
-def _names(call: Call, member: str) -> Any:
-    return call.params.get(member)
-
-
 def _no_meta(call: Call) -> bool:
     return call.method == "server/discover" and not call.meta
 
@@ -690,10 +686,6 @@ def _no_origin(call: Call) -> None:
     call.headers = [(name, value) for name, value in call.headers if name.lower() != "origin"]
 
 
-def _control_characters(call: Call) -> None:
-    call.headers = [(name, value.replace("\x01", "")) for name, value in call.headers]
-
-
 def _verbs(call: Call, reply: Reply) -> None:
     if call.verb in ("GET", "DELETE"):
         reply.status = 200
@@ -921,7 +913,9 @@ OTHERS: dict[str, Breach] = {
     "the error's code is a text": finds("failed-task-has-its-error", back=on_state("failed", _flat_error)),
     "createdAt moves": finds("last-update-is-not-before-creation", back=on("tasks/get", _moves_creation)),
     "an ended task can be cancelled": finds("end-is-final", "no-state-after-the-end", back=_Undead().back),
-    "an ended task has another end": finds("no-state-after-the-end", "ended-task-can-be-read", back=_EndsLater().back),
+    "an ended task has another end": finds(
+        "no-state-after-the-end", back=_EndsLater().back, among=("last-update-moves-with-changes-alone",)
+    ),
     "an ended task is gone at once": finds("ended-task-can-be-read", back=_ExpiresEarly().back),
     "a cancelled task fails": finds(
         "cancelled-shows-as-cancelled",
@@ -931,12 +925,19 @@ OTHERS: dict[str, Breach] = {
     "jsonrpc is missing": finds("messages-are-json-rpc", back=_without("jsonrpc")),
     "a response has a text for its id": finds("responses-have-the-id-of-their-request", back=_every_id_as_text),
     "a result has no type": finds("results-have-a-type", back=on("tools/list", lambda r: r.pop("resultType"))),
-    "a code that is not defined": finds("error-codes-are-defined", back=recode(-32602, -32050)),
-    "a code that was retired": finds("error-codes-are-defined", back=recode(-32602, -32002)),
-    "a code of the legacy range": finds("error-codes-are-not-legacy", back=recode(-32602, -32001)),
+    "a code that is not defined": finds(
+        "error-codes-are-defined", "update-of-unknown-task", back=recode(-32602, -32050, is_unknown("tasks/update"))
+    ),
+    "a code that was retired": finds(
+        "error-codes-are-defined", "update-of-unknown-task", back=recode(-32602, -32002, is_unknown("tasks/update"))
+    ),
+    "a code of the legacy range": finds(
+        "error-codes-are-not-legacy", "update-of-unknown-task", back=recode(-32602, -32001, is_unknown("tasks/update"))
+    ),
     "an error without a message": finds(
         "errors-have-messages",
         back=lambda call, reply: reply.response["error"].pop("message") if reply.code == -32602 else None,
+        among=("get-of-unknown-task",),
     ),
     "-32021 names nothing": finds(
         "missing-capability-is-named",
@@ -979,7 +980,7 @@ OTHERS: dict[str, Breach] = {
         "encoded-name-is-decoded", "encoded-task-id-is-decoded", back=_encoded_is_refused
     ),
     "broken Base64 will do": finds("broken-base64-is-refused", there=_right_name_if(lambda name: "%%" in name)),
-    "control characters are overlooked": finds("control-characters-are-refused", back=lambda call, reply: None),
+    "control characters are overlooked": finds("control-characters-are-refused", cleans=True),
     "tasks/get may have another task's name": finds(
         "name-header-of-get-is-compared", there=rename("tasks/get", only_if=_has_wrong_name)
     ),

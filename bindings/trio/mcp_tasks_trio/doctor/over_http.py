@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 
 from mcp_tasks_http.endpoints import Endpoint
 from mcp_tasks_http.sse import EventStreamDecoder
-from mcp_tasks_trio.doctor.exchanges import ConnectionFailed, Exchange, Sent, TransportName, decode, same_id
+from mcp_tasks_trio.doctor.exchanges import ConnectionFailed, Exchange, Sent, TransportName, decode
 
 _BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 _CONNECT_SECONDS: Final = 10.0
@@ -79,21 +79,14 @@ class _Response:
                 self.exchange.faults.append(f"a message that is no JSON ({problem}): {text[:200]!r}")
             return []
         self.exchange.messages.append(message)
-        if isinstance(message, dict) and "method" not in message and _answers(self.exchange.sent, message):
+        if isinstance(message, dict) and "method" not in message:
+            # Whatever its id is: that it is another one is for a check to say.
             self.exchange.answer = self.exchange.answer or message
         return [message]
 
     def _fail(self, problem: str) -> None:
         self.exchange.problem = problem
         self.over = True
-
-
-def _answers(sent: Sent, message: dict[str, Any]) -> bool:
-    """Whether a response in this body is to the message; an error of a refused one may have no id."""
-    own = message.get("id")
-    if "error" in message and own is None:
-        return True
-    return sent.request_id is None or same_id(sent.request_id, own) or "error" in message
 
 
 class HttpListening:
