@@ -65,6 +65,11 @@ async def _(x: Examination) -> None:
             demand(isinstance(kind, str), f"the result of {method} has the resultType {kind!r}", exchange)
 
 
+def _needs_errors(x: Examination) -> None:
+    if not any(True for _ in x.journal.errors()):
+        raise NotExercised("needs a request that is refused")
+
+
 @EVERY_MESSAGE.check(
     "error-codes-are-defined",
     "B5",
@@ -73,6 +78,7 @@ async def _(x: Examination) -> None:
     "error codes are integers, none of -32020 to -32099 that this revision does not define, none that it retired",
 )
 async def _(x: Examination) -> None:
+    _needs_errors(x)
     for exchange, error in x.journal.errors():
         code = error.get("code")
         demand(isinstance(code, int) and not isinstance(code, bool), f"an error has the code {code!r}", exchange)
@@ -85,6 +91,7 @@ async def _(x: Examination) -> None:
     "error-codes-are-not-legacy", "B5", SHOULD, "basic, Error Codes", "no error code is one of -32000 to -32019"
 )
 async def _(x: Examination) -> None:
+    _needs_errors(x)
     for exchange, error in x.journal.errors():
         code = error.get("code")
         legacy = isinstance(code, int) and -32019 <= code <= -32000 and code not in _OLD_CODES
@@ -93,6 +100,7 @@ async def _(x: Examination) -> None:
 
 @EVERY_MESSAGE.check("errors-have-messages", "B5", MUST, "basic, Error Responses", "every error has a message, a text")
 async def _(x: Examination) -> None:
+    _needs_errors(x)
     for exchange, error in x.journal.errors():
         demand(isinstance(error.get("message"), str), f"an error's message is {error.get('message')!r}", exchange)
 

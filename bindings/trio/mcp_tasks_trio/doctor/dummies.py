@@ -37,13 +37,9 @@ def value_for(schema: Any, root: Any, depth: int) -> Any:
     if isinstance(reference, str) and reference.startswith("#/"):
         return value_for(_pointed_at(root, reference), root, depth + 1)
     for member in ("anyOf", "oneOf", "allOf"):
-        if isinstance(schema.get(member), list) and schema[member] and "type" not in schema:
-            chosen = schema[member][0]
-            return (
-                chosen["const"]
-                if isinstance(chosen, Mapping) and "const" in chosen
-                else value_for(chosen, root, depth + 1)
-            )
+        chosen = next(iter(schema[member]), None) if isinstance(schema.get(member), list) else None
+        if isinstance(chosen, Mapping) and ("const" in chosen or "type" not in schema):
+            return value_for(chosen, root, depth + 1)
     kind = schema.get("type")
     if isinstance(kind, list):
         kind = next((name for name in kind if name != "null"), "null")

@@ -227,10 +227,14 @@ async def open_stdio_transport(command: Sequence[str], *, show_stderr: bool = Fa
     except OSError as error:
         raise ConnectionFailed(f"{command[0]} cannot be started: {error.strerror or error}") from error
     transport = StdioTransport(process)
+    failure: ConnectionFailed | None = None
     async with anyio.create_task_group() as task_group:
         task_group.start_soon(transport.read)
         try:
             yield transport
+        except ConnectionFailed as problem:
+            # Raised below as it is: out of a task group it would come in a group of its own.
+            failure = problem
         finally:
             with anyio.CancelScope(shield=True):
                 if await transport.close_input() is None:
@@ -238,3 +242,5 @@ async def open_stdio_transport(command: Sequence[str], *, show_stderr: bool = Fa
                     await process.wait()
                 await process.aclose()
             task_group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
