@@ -40,7 +40,8 @@ def summary(error: ClientError) -> str:
 async def called_off(client: Client, task_id: TaskId | None) -> str:
     """What became of a call whose scope was cancelled: the client has told the server so by itself."""
     if task_id is None:
-        return "the server was told that nobody waits for the answer (notifications/cancelled)"
+        how = "its response was closed" if client.has_stream_per_request else "notifications/cancelled"
+        return f"the server was told that nobody waits for the answer ({how})"
     told = "the server was told to cancel the task (tasks/cancel)"
     try:
         await client.observe(task_id, on_input=_leave_open).wait(timeout=_CANCEL_WATCH_S)

@@ -20,7 +20,7 @@ _EXIT_STATUS: Final = "Exit status:\n\n\b\n" + "\n".join(f"{code:>4}  {text}" fo
 
 
 class _WithServerCommand(click.Command):
-    """A command whose arguments end with ``--`` and the command line of a server."""
+    """A command whose arguments end with ``--`` and the command line of a server, or name a URL."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own, divider, server = args, False, []
@@ -29,13 +29,16 @@ class _WithServerCommand(click.Command):
             own, divider, server = args[:at], True, args[at + 1 :]
         ctx.meta["server"] = server
         rest = super().parse_args(ctx, own)
-        if not server and not ctx.resilient_parsing:
+        if ctx.params.get("http_url") is not None:
+            if divider:
+                raise WrongUsage("a server is reached with --http, or started with what stands after '--', not both")
+        elif not server and not ctx.resilient_parsing:
             end = "after '--' there is none" if divider else "there is no '--'"
             raise WrongUsage(f"the server's command stands after '--', and {end}; for example: -- python server.py")
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "-- COMMAND..."]
+        return [*super().collect_usage_pieces(ctx), "-- COMMAND... | --http URL"]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,15 +65,47 @@ def cli() -> None:
     metavar="KEYS",
     help="Seal what tasks hold with the first key in this file; each of its keys opens what it has sealed.",
 )
-def serve(application: str, backend: str, log_level: str, store_file: str | None, key_file: str | None) -> int:
-    """Serve an application on stdin and stdout.
+@click.option(
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    help="Serve over HTTP there, in place of stdin and stdout. Only this machine can reach 127.0.0.1.",
+)
+@click.option("--path", metavar="PATH", help="Of the HTTP endpoint.  [default: /mcp]")
+@click.option(
+    "--allow-origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Let web pages of this origin send requests, such as https://app.example.com or 'http://localhost:*'.",
+)
+@click.option(
+    "--allow-host", "hosts", metavar="NAME", multiple=True, help="A name under which clients reach it, behind a proxy."
+)
+@click.option(
+    "--insecure-public",
+    is_flag=True,
+    help="Listen where other machines can reach it, although everybody who does may do everything.",
+)
+def serve(
+    application: str, backend: str, log_level: str, store_file: str | None, key_file: str | None, **http: Any
+) -> int:
+    """Serve an application on stdin and stdout, or over HTTP.
 
     MODULE:APP names an Application in a module that can be imported from the current directory, such as
-    examples.reports:app. The server ends, with exit status 0, when its stdin ends.
+    examples.reports:app. The server ends, with exit status 0, when its stdin ends; over HTTP with SIGTERM or Ctrl-C,
+    when what was asked is answered.
     """
-    from mcp_tasks_trio.command_serve import run_serve
+    from mcp_tasks_trio.command_serve import HttpOptions, run_serve
 
-    return run_serve(application, backend=backend, log_level=log_level, store=store_file, key_file=key_file)
+    return run_serve(
+        application,
+        backend=backend,
+        log_level=log_level,
+        store=store_file,
+        key_file=key_file,
+        http=HttpOptions.parse(**http),
+    )
 
 
 @cli.command(cls=_WithServerCommand, epilog=_EXIT_STATUS)
@@ -93,11 +128,13 @@ def serve(application: str, backend: str, log_level: str, store_file: str | None
 )
 @click.option("--no-tasks", is_flag=True, help="Do not let the call become a task.")
 @click.option("--log-level", type=_MESSAGE_LOG_LEVELS, help="Ask the server for log messages from this level on.")
+@click.option("--http", "http_url", metavar="URL", help="The server's endpoint, in place of a command.")
+@click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this with every HTTP request.")
 @click.option("-q", "--quiet", is_flag=True, help="Show the server's stderr only if something fails.")
 @click.option("--backend", type=_BACKENDS, default="asyncio", show_default=True, help="The event loop to run on.")
 @click.pass_context
 def call(ctx: click.Context, /, tool: str, arguments: str, **options: Any) -> int:
-    """Call a tool of a server that is started for it, and follow the task to its end.
+    """Call a tool of a server that is started for it, or reached over HTTP, and follow the task to its end.
 
     COMMAND is the server's command line. Progress and questions go to stderr, the result to stdout.
     Questions are asked at the terminal, unless --answer answers them.

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from mcp_tasks_core.client.config import ClientConfig
+from mcp_tasks_core.client.config import ClientConfig, TransportKind
 from mcp_tasks_core.client.effects import (
     AskInput,
     ClientEffect,
@@ -90,6 +90,7 @@ class Client:
 
     def __init__(self, config: ClientConfig, on_log: LogHandler | None = None) -> None:
         self._protocol = ClientProtocol(config)
+        self.has_stream_per_request = config.transport is TransportKind.PER_REQUEST
         self._transport: Transport | None = None
         self._on_log = on_log
         self._pending: dict[OperationId, Pending] = {}

@@ -1,4 +1,4 @@
-"""``mcp-tasks call``: starts a server, calls one tool, follows its task to the end and writes the result."""
+"""``mcp-tasks call``: starts or reaches a server, calls one tool, follows its task and writes the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import math
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -16,6 +16,7 @@ import attrs
 
 from mcp_tasks_core.client.effects import LogObserved, ProgressObserved
 from mcp_tasks_core.client.outcomes import Discovered
+from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, TaskId
 from mcp_tasks_core.tasks import Task
 from mcp_tasks_trio.answers_given import GivenAnswers, parse_object
@@ -26,7 +27,8 @@ from mcp_tasks_trio.client_inputs import InputRequest, NobodyToAsk
 from mcp_tasks_trio.client_results import CallToolResult
 from mcp_tasks_trio.client_stdio import open_stdio
 from mcp_tasks_trio.display import Display, open_display, printable, result_text, write_json, write_result
-from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode
+from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode, WrongUsage
+from mcp_tasks_trio.http_options import parse_headers
 from mcp_tasks_trio.prompting import NotAnswerable, ask_person
 from mcp_tasks_trio.stderr_lines import StderrLines
 from mcp_tasks_trio.terminal import Terminal, person_is_here
@@ -42,7 +44,9 @@ class CallOptions:
     """What the command line asked for.
 
     Args:
-        server: the command line of the server.
+        server: the command line of the server; empty where it is reached over HTTP.
+        http_url: the endpoint of the server.
+        headers: for every HTTP request.
         timeout: seconds for the call with all that follows of it; starting the server is not counted.
     """
 
@@ -56,24 +60,51 @@ class CallOptions:
     log_level: str | None
     quiet: bool
     backend: str
+    http_url: str | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def parse(
-        cls, tool: str, arguments: str, server: Sequence[str], *, answers: Sequence[str], no_tasks: bool, **plain: Any
+        cls,
+        tool: str,
+        arguments: str,
+        server: Sequence[str],
+        *,
+        answers: Sequence[str],
+        no_tasks: bool,
+        headers: Sequence[str] = (),
+        **plain: Any,
     ) -> CallOptions:
         """The options, checked.
 
         Raises:
             WrongUsage: a value is not of the form that it has to be.
         """
+        _check_http(plain.get("http_url"), headers)
         return cls(
             tool=tool,
             arguments=parse_object(arguments, "ARGUMENTS_JSON"),
             server=tuple(server),
             answers=GivenAnswers(answers),
             tasks=not no_tasks,
+            headers=parse_headers(headers),
             **plain,
         )
+
+
+def _check_http(url: str | None, headers: Sequence[str]) -> None:
+    if url is None:
+        if headers:
+            raise WrongUsage("--header goes with --http URL")
+        return
+    from mcp_tasks_http import Endpoint
+    from mcp_tasks_trio.http_transport import checked_headers
+
+    try:
+        Endpoint.parse(url)
+        checked_headers(parse_headers(headers))
+    except LocalProtocolError as error:
+        raise WrongUsage(str(error)) from None
 
 
 def run_call(options: CallOptions) -> int:
@@ -201,16 +232,26 @@ class _Call:
 
     async def _connect(self) -> Client:
         options = self._options
-        self._display.activity(f"starting {printable(shlex.join(options.server))}")
-        client = await open_stdio(
-            options.server,
-            capabilities={**_ELICITATION, **options.answers.capabilities},
-            on_log=self._show_log,
-            on_stderr=self._stderr.receive_data,
-        )
+        capabilities = {**_ELICITATION, **options.answers.capabilities}
+        if options.http_url is None:
+            self._display.activity(f"starting {printable(shlex.join(options.server))}")
+            client = await open_stdio(
+                options.server,
+                capabilities=capabilities,
+                on_log=self._show_log,
+                on_stderr=self._stderr.receive_data,
+            )
+        else:
+            client = await self._reach(options.http_url, capabilities)
         assert client.server is not None
         self._display.say(f"connected to {server_name(client.server)}", style="dim")
         return client
+
+    async def _reach(self, url: str, capabilities: JSONObject) -> Client:
+        from mcp_tasks_trio.client_http import open_http
+
+        self._display.activity(f"connecting to {printable(url)}")
+        return await open_http(url, headers=self._options.headers, capabilities=capabilities, on_log=self._show_log)
 
     async def _follow(self, client: Client) -> CallToolResult:
         options = self._options

@@ -1,4 +1,4 @@
-"""``mcp-tasks serve MODULE:APP``: finds the application and serves it on stdin and stdout."""
+"""``mcp-tasks serve MODULE:APP``: finds the application and serves it on stdin and stdout, or over HTTP."""
 
 from __future__ import annotations
 
@@ -7,37 +7,122 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import attrs
+
+from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.store import TaskStore
+from mcp_tasks_http import is_loopback
 from mcp_tasks_trio.application import Application
-from mcp_tasks_trio.exit_codes import WrongUsage
+from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode, WrongUsage
+from mcp_tasks_trio.http_options import parse_address
 from mcp_tasks_trio.served_store import open_store
 from mcp_tasks_trio.stdio_server import run_stdio
 
 
-def run_serve(spec: str, *, backend: str, log_level: str, store: str | None = None, key_file: str | None = None) -> int:
-    """Serve until the client closes stdin; gives the exit status.
+@attrs.frozen(kw_only=True)
+class HttpOptions:
+    """Where to listen, and whom to let in."""
+
+    host: str
+    port: int
+    path: str
+    origins: Sequence[str]
+    hosts: Sequence[str]
+    insecure_public: bool
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        address: str | None,
+        path: str | None,
+        origins: Sequence[str],
+        hosts: Sequence[str],
+        insecure_public: bool,
+    ) -> HttpOptions | None:
+        """The options, checked; ``None`` where it is to be stdin and stdout.
+
+        Raises:
+            WrongUsage: an option is wrong, or has no meaning without ``--http``.
+        """
+        if address is None:
+            if path is not None or origins or hosts or insecure_public:
+                raise WrongUsage("--path, --allow-origin, --allow-host and --insecure-public go with --http HOST:PORT")
+            return None
+        host, port = parse_address(address)
+        if not is_loopback(host) and not insecure_public:
+            raise WrongUsage(
+                f"other machines can reach {host}, and everybody who does could call every tool and read and cancel"
+                " every task: listen on 127.0.0.1, or say --insecure-public. A server that asks who is there is"
+                " written with serve_http and an owner_resolver"
+            )
+        return cls(
+            host=host, port=port, path=path or "/mcp", origins=origins, hosts=hosts, insecure_public=insecure_public
+        )
+
+
+def run_serve(
+    spec: str,
+    *,
+    backend: str,
+    log_level: str,
+    store: str | None = None,
+    key_file: str | None = None,
+    http: HttpOptions | None = None,
+) -> int:
+    """Serve until the client closes stdin, or over HTTP until a signal; gives the exit status.
 
     Args:
+        http: over HTTP.
         store: a file's path, or ``memory``; ``None`` for the application's own, else a file of the user's.
         key_file: the file with the keys that seal what tasks hold, ``None`` to leave it readable.
 
     Raises:
         WrongUsage: there is no such application, or no such store.
+        EndsEarly: it cannot listen there.
     """
     application = load_application(spec)
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    if sys.stdin.isatty():
+    if http is None and sys.stdin.isatty():
         print(
             f"mcp-tasks: {application.name} is served on stdin and stdout, where a program is to speak to it, such as"
             f" mcp-tasks call TOOL -- mcp-tasks serve {spec}",
             file=sys.stderr,
         )
     tasks = open_store(application, store, origin=_origin_of(spec), key_file=key_file)
-    return run_stdio(application, backend=backend, store=tasks)
+    if http is None:
+        return run_stdio(application, backend=backend, store=tasks)
+    return _serve_http(application, tasks, http, backend)
+
+
+def _serve_http(application: Application, store: TaskStore | None, options: HttpOptions, backend: str) -> int:
+    from mcp_tasks_trio.http_server import HttpListener, run_http
+
+    def started(listener: HttpListener) -> None:
+        print(f"mcp-tasks: {application.name} is served at {listener.url}", file=sys.stderr, flush=True)
+
+    try:
+        return run_http(
+            application,
+            backend=backend,
+            store=store,
+            host=options.host,
+            port=options.port,
+            path=options.path,
+            allowed_origins=options.origins,
+            allowed_hosts=options.hosts,
+            insecure_public=options.insecure_public,
+            started=started,
+        )
+    except LocalProtocolError as error:
+        raise WrongUsage(str(error)) from None
+    except OSError as error:
+        raise EndsEarly(ExitCode.SERVER, error.strerror or str(error)) from None
 
 
 def _origin_of(spec: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
+from anyio.abc import TaskStatus
 
 SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
 
@@ -29,14 +30,15 @@ async def signalled(signals: tuple[signal.Signals, ...]) -> AsyncIterator[anyio.
         yield stopped
         return
 
-    async def watch() -> None:
+    async def watch(*, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(*signals) as received:
+            task_status.started()
             async for _ in received:
                 if stopped.is_set():
                     leave()
                 stopped.set()
 
     async with anyio.create_task_group() as task_group:
-        task_group.start_soon(watch)
+        await task_group.start(watch)
         yield stopped
         task_group.cancel_scope.cancel()
