@@ -70,7 +70,8 @@ class Limits:
     hint_interval_ms: int = _bound(250)
     hints_max: int = _bound(1_000)
     # How many processes may run the work of one task in turn, before what kills them is taken to be the work.
-    work_attempts_max: int = _bound(3)
+    # 8: every restart of a server counts, too, and a task may live through some.
+    work_attempts_max: int = _bound(8)
     # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
     request_state_ttl_ms: int = _bound(15 * 60_000)
     request_state_bytes_max: int = _bound(64 * 1024)

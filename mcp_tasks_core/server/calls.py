@@ -26,6 +26,7 @@ from mcp_tasks_core.server.effects import (
     SourceOperation,
     StartWork,
 )
+from mcp_tasks_core.server.ends import status_message
 from mcp_tasks_core.server.events import (
     Asked,
     Deferral,
@@ -256,7 +257,7 @@ class Calls:
             request=params,
             capabilities=exchange.meta.capabilities,
             poll_interval_ms=deferred.poll_interval_ms,
-            status_message=self._work.cut(deferred.status_message),
+            status_message=status_message(self._machine, deferred.status_message),
             executor=self._machine.config.executor,
             restarts=deferred.deferral is Deferral.START,
             answered={key: InputEntry(request=q, answer=a) for key, (q, a) in deferred.answered.items()},

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject, LocalProtocolError, problem_with_error
+from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject, LocalProtocolError
 from mcp_tasks_core.identifiers import InputKey, TaskId
 from mcp_tasks_core.lifecycle import (
     Adopt,
     Advance,
     Ask,
     Cancel,
-    Complete,
-    Fail,
     ForbiddenTransition,
     RequestCancel,
     Retime,
@@ -27,12 +25,12 @@ from mcp_tasks_core.lifecycle import (
 )
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.effects import DeliverInput, RefuseInput, Severity, StopWork
+from mcp_tasks_core.server.ends import end_of, status_message
 from mcp_tasks_core.server.events import (
     UNCHANGED,
     InputNeeded,
     InputWithdrawn,
     Raised,
-    Returned,
     WorkCompleted,
     WorkOutcome,
     WorkProgressed,
@@ -42,10 +40,9 @@ from mcp_tasks_core.server.events import (
 )
 from mcp_tasks_core.server.machine import Machine, Procedure
 from mcp_tasks_core.server.notices import check_progress
-from mcp_tasks_core.server.results import UnfitResult, tool_result
+from mcp_tasks_core.server.pacing import ProgressPacing
 from mcp_tasks_core.server.storing import Refusal, Storing, Unstorable
 from mcp_tasks_core.tasks import TaskRecord
-from mcp_tasks_core.wire.json import JsonError
 from mcp_tasks_core.wire.methods import check_input_request
 
 _JSON_INTEGER_MAX: Final = 2**53 - 1  # what every peer reads exactly
@@ -73,16 +70,6 @@ class _TakenOver(Exception):
 _ELSEWHERE: Final = "another process has taken the task over"
 
 
-class _Pace:
-    """When the next progress message of a task may be stored, and which one waits for that."""
-
-    __slots__ = ("message", "next_ms")
-
-    def __init__(self, next_ms: int) -> None:
-        self.next_ms = next_ms
-        self.message: str | None = None
-
-
 _Retry: TypeAlias = tuple[int, int, WorkOutcome, bool]
 
 
@@ -95,7 +82,7 @@ class Work:
         self._live: dict[TaskId, set[InputKey]] = {}
         self._unsure: dict[TaskId, int] = {}
         self._graces_ms: dict[TaskId, int] = {}
-        self._paces: dict[TaskId, _Pace] = {}
+        self._pacing = ProgressPacing(machine.limits.progress_interval_ms)
         self._retries: dict[TaskId, _Retry] = {}
         self._releases_ms: dict[TaskId, int] = {}
         self._reconciling: set[TaskId] = set()
@@ -137,21 +124,15 @@ class Work:
     def _forget(self, task_id: TaskId) -> None:
         self._live.pop(task_id, None)
         self._unsure.pop(task_id, None)
-        self._paces.pop(task_id, None)
+        self._pacing.forget(task_id)
         self._graces_ms.pop(task_id, None)
 
     # --- progress
 
     def progressed(self, event: WorkProgressed) -> None:
         message = self._message_of(event)
-        if message is None:
-            return
-        now_ms = self._machine.now.monotonic_ms
-        pace = self._paces.get(event.task_id)
-        if pace is not None and now_ms < pace.next_ms:
-            pace.message = message
-            return
-        self._store_progress(event.task_id, message)
+        if message is not None:
+            self._progress(event.task_id, message)
 
     def _message_of(self, event: WorkProgressed) -> str | None:
         message = event.message
@@ -160,16 +141,11 @@ class Work:
         if message is None and event.progress is not None:
             check_progress(event.progress, event.total)
             message = f"{event.progress:g}" if event.total is None else f"{event.progress:g} of {event.total:g}"
-        return self.cut(message)
+        return status_message(self._machine, message)
 
-    def cut(self, message: str | None) -> str | None:
-        """A statusMessage no longer than clients are to get."""
-        return None if message is None else message[: self._machine.limits.status_message_chars_max]
-
-    def _store_progress(self, task_id: TaskId, message: str) -> None:
-        now_ms = self._machine.now.monotonic_ms
-        self._paces[task_id] = _Pace(now_ms + self._machine.limits.progress_interval_ms)
-        self._machine.in_order(task_id, self._change(task_id, Advance(message)))
+    def _progress(self, task_id: TaskId, message: str) -> None:
+        if self._pacing.take(task_id, message, self._machine.now.monotonic_ms):
+            self._machine.in_order(task_id, self._change(task_id, Advance(message)))
 
     def _change(self, task_id: TaskId, task_input: TaskInput) -> Procedure:
         return self._changing(task_id, type(task_input).__name__, self._applying(task_input))
@@ -332,12 +308,12 @@ class Work:
         Args:
             let_go: this process did not take the work for its own any longer when it ended.
         """
-        self._paces.pop(task_id, None)
+        self._pacing.forget(task_id)
         self._graces_ms.pop(task_id, None)
         self._machine.in_order(task_id, self._settle(task_id, outcome, attempt, let_go))
 
     def _settle(self, task_id: TaskId, outcome: WorkOutcome, attempt: int, let_go: bool) -> Procedure:
-        task_input = self._end_of(task_id, outcome)
+        task_input = end_of(self._machine, task_id, outcome)
 
         def decide(record: TaskRecord) -> TaskRecord:
             if let_go and record.attempts > 1:
@@ -374,32 +350,6 @@ class Work:
         # An end that waits to be stored is not displaced by one that came later, such as that of a grace.
         self._retries.setdefault(task_id, (at_ms, attempt + 1, outcome, let_go))
 
-    def _end_of(self, task_id: TaskId, outcome: WorkOutcome) -> TaskInput:
-        match outcome:
-            case WorkStopped(message):
-                return Cancel(self.cut(message))
-            case Raised(error):
-                problem = problem_with_error(error)
-                if problem is not None:
-                    self._machine.report(Severity.ERROR, f"task {task_id} ended in an unfit error: {problem}")
-                    error = faults.INTERNAL
-                return Fail(error, self.cut(error.message))
-            case Returned(result):
-                return self._completion_of(task_id, result)
-
-    def _completion_of(self, task_id: TaskId, result: object) -> TaskInput:
-        try:
-            fit = tool_result(result)
-            size_bytes, limit_bytes = len(self._machine.codec.encode(fit)), self._machine.limits.result_bytes_max
-        except (UnfitResult, JsonError) as problem:
-            self._machine.report(Severity.ERROR, f"the result of task {task_id} cannot be sent: {problem}")
-            return Fail(ErrorObject(INTERNAL_ERROR, "The tool's result could not be sent"))
-        if size_bytes > limit_bytes:
-            error = faults.result_too_large(size_bytes, limit_bytes)
-            self._machine.report(Severity.ERROR, f"task {task_id}: {error.message}")
-            return Fail(error)
-        return Complete(fit)
-
     # --- cancelling
 
     def cancelled(self, record: TaskRecord) -> TaskRecord:
@@ -420,7 +370,7 @@ class Work:
     def ended(self, task_id: TaskId, reason: str) -> None:
         """The task has an end that its work did not give it: the work is to stop, and nothing waits for it."""
         self._live.pop(task_id, None)
-        self._paces.pop(task_id, None)
+        self._pacing.forget(task_id)
         self._graces_ms.pop(task_id, None)
         self._machine.emit(StopWork(task_id, reason))
 
@@ -430,16 +380,14 @@ class Work:
     def deadline_ms(self) -> int | None:
         moments = [*self._graces_ms.values(), *self._unsure.values(), *self._releases_ms.values()]
         moments.extend(retry[0] for retry in self._retries.values())
-        moments.extend(pace.next_ms for pace in self._paces.values() if pace.message is not None)
+        if self._pacing.deadline_ms is not None:
+            moments.append(self._pacing.deadline_ms)
         return min(moments) if moments else None
 
     def tick(self) -> None:
         now_ms = self._machine.now.monotonic_ms
-        for task_id, pace in list(self._paces.items()):
-            if now_ms >= pace.next_ms:
-                del self._paces[task_id]
-                if pace.message is not None:
-                    self._store_progress(task_id, pace.message)
+        for task_id, message in self._pacing.due(now_ms):
+            self._progress(task_id, message)
         for task_id, at_ms in list(self._unsure.items()):
             if now_ms >= at_ms:
                 del self._unsure[task_id]

@@ -299,7 +299,7 @@ def everything_kept(server: ServerHarness) -> dict[str, int]:
         "states": machine.states._kept,
         "live": work._live,
         "graces": work._graces_ms,
-        "paces": work._paces,
+        "paces": work._pacing._paces,
         "retries": work._retries,
         "unsure": work._unsure,
         "exchanges": protocol._exchanges._streams,
