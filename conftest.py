@@ -31,7 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[_OWN_FOLDERS].cleanup()
+    folder = config.stash.get(_OWN_FOLDERS, None)
+    if folder is not None:  # another plugin may have refused the configuration before
+        folder.cleanup()
 
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

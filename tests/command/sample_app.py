@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from mcp_tasks_trio import Application, ProtocolError, ToolContext, ToolError
+from mcp_tasks_trio import Application, ProtocolError, ToolContext, ToolError, ToolResult
 
 app = Application("sample", version="1.0", default_poll_interval=timedelta(milliseconds=100))
 no_tasks = Application("ordinary", version="1.0")
@@ -30,9 +30,9 @@ def greet(name: str) -> str:
 
 
 @app.tool(input_schema={"type": "object"})
-def echo(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Give the arguments back."""
-    return arguments
+def echo(arguments: dict[str, Any]) -> ToolResult:
+    """Give the arguments back, once."""
+    return ToolResult(["The arguments, as they came."], structured=arguments)
 
 
 @app.tool()
