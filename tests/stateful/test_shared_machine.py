@@ -249,7 +249,7 @@ def test_after_a_storm_among_processes_every_task_has_one_end_and_no_answer_is_l
 def test_storms_are_worth_their_name() -> None:
     made = [storm(seed) for seed in range(20)]
     assert sum(len(one.tasks) for one in made) > 100
-    assert sum(len(one.answered) for one in made) > 20
+    assert sum(len(one.answered) for one in made) > 10
     taken = [r for one in made for r in one.processes.store.rows() if one.alive[0].record(r.task_id).attempts > 1]  # type: ignore[attr-defined]
     assert len(taken) > 10
 
