@@ -124,10 +124,13 @@ async def _(x: Examination) -> None:
     "I3",
     SHOULD,
     "stdio, Shutdown",
-    "the server exits promptly when its stdin is closed",
+    "the server exits promptly when its stdin is closed, a task at work or not",
     only="stdio",
 )
 async def _(x: Examination) -> None:
     await x.cancel_unfinished()
+    slow = x.tools.with_role(Role.SLOW)
+    at_work = "" if slow is None else f", while a task of {slow.name} is at work"
+    shown = [] if slow is None else [(await x.create(slow)).created]
     status = await _transport(x).close_input()
-    demand(status is not None, "the server still runs 5 s after its stdin was closed")
+    demand(status is not None, f"the server still runs 5 s after its stdin was closed{at_work}", *shown)
