@@ -26,6 +26,9 @@ _H11_BUFFER_BYTES_MAX: Final = 2**62
 # Lines remembered with their reading. Clients repeat almost all of theirs; 512 serves some fifty kinds of client.
 _KNOWN_LINES_MAX: Final = 512
 _KNOWN_LINE_BYTES_MAX: Final = 256
+# Whole heads remembered: a client that polls a task sends the same one each time. 256 of at most 1 KiB.
+_KNOWN_HEADS_MAX: Final = 256
+_KNOWN_HEAD_BYTES_MAX: Final = 1024
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _PLAIN_HEAD: Final = re.compile(
@@ -50,6 +53,7 @@ class RequestHead:
         version_1_0: the client speaks HTTP/1.0: no chunks, no second request.
         keep_alive: the connection may serve another request after this one.
         expects_continue: the client waits for ``100 Continue`` before it sends the body.
+        routing: what ``routing_headers_of`` gives, where it is known already.
     """
 
     method: str
@@ -60,6 +64,7 @@ class RequestHead:
     version_1_0: bool = False
     keep_alive: bool = True
     expects_continue: bool = False
+    routing: RoutingHeaders | None = attrs.field(default=None, repr=False)
 
     @property
     def path(self) -> str:
@@ -243,7 +248,8 @@ class PlainHeadParser:
         ):
             return None
         target = bytes(match[1]).decode("ascii")
-        return ReadHead(RequestHead("POST", target, fields, by_name, int(length)), match.end())
+        routing = _routing_headers(by_name)
+        return ReadHead(RequestHead("POST", target, fields, by_name, int(length), routing=routing), match.end())
 
     def _read_line(self, line: bytes) -> tuple[bytes, bytes]:
         name, _, value = line.partition(b":")
@@ -271,6 +277,7 @@ class HeadReader:
     def __init__(self, head_bytes_max: int, head_fields_max: int, authority: HeadParser | None = None) -> None:
         self._head_bytes_max = head_bytes_max
         self._plain = PlainHeadParser(head_fields_max)
+        self._known: dict[bytes, ReadHead] = {}
         self._authority = authority if authority is not None else H11HeadParser(head_fields_max)
 
     def read(self, data: bytes | bytearray, seen: int = 0) -> ReadHead | Refusal | None:
@@ -283,7 +290,7 @@ class HeadReader:
         limit = self._head_bytes_max
         end = data.find(b"\r\n\r\n", start, limit) + 4
         if end > 3:
-            plain = self._plain.parse(data)
+            plain = self._read_plain(data, end)
             if plain is not None:
                 return plain
         if _has_bare_line_end(data, start, end if end > 3 else limit):
@@ -293,6 +300,20 @@ class HeadReader:
         if len(data) >= limit:
             return malformed(f"the head is longer than the {limit} bytes that are allowed", status=431)
         return None
+
+    def _read_plain(self, data: bytes | bytearray, end: int) -> ReadHead | None:
+        """What the fast path makes of a head; the same bytes are read once."""
+        if end > _KNOWN_HEAD_BYTES_MAX:
+            return self._plain.parse(data)
+        raw = bytes(data[:end])
+        known = self._known.get(raw)
+        if known is None:
+            known = self._plain.parse(raw)
+            if known is not None:
+                if len(self._known) >= _KNOWN_HEADS_MAX:
+                    self._known.clear()
+                self._known[raw] = known
+        return known
 
 
 def _has_bare_line_end(data: bytes | bytearray, start: int, end: int) -> bool:
@@ -306,12 +327,16 @@ def _has_bare_line_end(data: bytes | bytearray, start: int, end: int) -> bool:
 
 def routing_headers_of(head: RequestHead) -> RoutingHeaders:
     """What the core compares with the body: raw values, as they were sent."""
-    get = head.by_name.get
+    return head.routing if head.routing is not None else _routing_headers(head.by_name)
+
+
+def _routing_headers(by_name: Mapping[bytes, bytes]) -> RoutingHeaders:
+    get = by_name.get
     version, method, name = get(b"mcp-protocol-version"), get(b"mcp-method"), get(b"mcp-name")
     params: dict[str, str] = {}
     # Almost no request has any, and one search over all names is a tenth of a look at each.
-    if _PARAM_PREFIX in b"\n".join(head.by_name):
-        for key, value in head.by_name.items():
+    if _PARAM_PREFIX in b"\n".join(by_name):
+        for key, value in by_name.items():
             if key.startswith(_PARAM_PREFIX):
                 params[key[len(_PARAM_PREFIX) :].decode("latin-1")] = value.decode("latin-1")
     return RoutingHeaders(
