@@ -12,7 +12,8 @@ def _positive(instance: object, attribute: attrs.Attribute[int], value: int) -> 
         raise LocalProtocolError(f"{attribute.name} is an integer of 1 or more, not {value!r}")
 
 
-def _bound(default: int) -> int:
+def bound(default: int) -> int:
+    """An attribute of a class of bounds: an integer of 1 or more, else ``LocalProtocolError``."""
     field: int = attrs.field(default=default, validator=_positive)
     return field
 
@@ -26,60 +27,60 @@ class Limits:
     """
 
     # One message. 16 MiB: base64 images in tool results reach several MiB; anything larger belongs in a resource.
-    frame_bytes_max: int = _bound(16 * 1024 * 1024)
+    frame_bytes_max: int = bound(16 * 1024 * 1024)
     # One result that an application returns. 15 MiB: with its envelope it fits into a frame that a peer of ours reads.
-    result_bytes_max: int = _bound(15 * 1024 * 1024)
+    result_bytes_max: int = bound(15 * 1024 * 1024)
     # Nesting of arrays and objects. 128: what serde_json allows; real messages stay under 20.
-    json_depth_max: int = _bound(128)
+    json_depth_max: int = bound(128)
     # Digits of one integer. 1,000: CPython itself refuses more than 4,300.
-    json_integer_digits_max: int = _bound(1000)
+    json_integer_digits_max: int = bound(1000)
     # Characters of a string id, a method name, a task id. 1,024: proxies bound headers at 8 KiB.
-    identifier_chars_max: int = _bound(1024)
+    identifier_chars_max: int = bound(1024)
     # Requests in progress on one stream. 1,024: HTTP/2 peers settle around 100 to 250 concurrent streams.
-    open_exchanges_per_stream_max: int = _bound(1024)
+    open_exchanges_per_stream_max: int = bound(1024)
     # How long a store or an authorization may take to answer. 30 s: three times the longest lock that a test holds.
-    answer_wait_ms: int = _bound(30_000)
+    answer_wait_ms: int = bound(30_000)
     # Swaps of one state change before giving up. 64 writers of one task each win once before the last one does.
-    swap_attempts_max: int = _bound(64)
+    swap_attempts_max: int = bound(64)
     # Questions of one task over its whole life, and how many may stand open at once.
-    inputs_per_task_max: int = _bound(256)
-    inputs_outstanding_max: int = _bound(32)
+    inputs_per_task_max: int = bound(256)
+    inputs_outstanding_max: int = bound(32)
     # Characters of a question's key.
-    input_key_chars_max: int = _bound(256)
+    input_key_chars_max: int = bound(256)
     # Characters of a statusMessage; a longer one is cut. 1,000: it is a line for a person.
-    status_message_chars_max: int = _bound(1000)
+    status_message_chars_max: int = bound(1000)
     # At most one stored progress message per task in this time. 1 s: nobody reads faster, every write costs an fsync.
-    progress_interval_ms: int = _bound(1_000)
+    progress_interval_ms: int = bound(1_000)
     # How long work may go on after a cancel was accepted before the task says cancelled (DECISIONS D28).
-    cancel_grace_ms: int = _bound(5_000)
+    cancel_grace_ms: int = bound(5_000)
     # Time between attempts to store the outcome of finished work while the store fails, and after how many of them
     # the store is tried once in a sweep interval only.
-    settle_retry_ms: int = _bound(1_000)
-    settle_attempts_max: int = _bound(60)
+    settle_retry_ms: int = bound(1_000)
+    settle_attempts_max: int = bound(60)
     # How long an expired task can still be read before it becomes a tombstone, and how long that says "expired".
-    expiry_grace_ms: int = _bound(60_000)
-    tombstone_ms: int = _bound(10 * 60_000)
+    expiry_grace_ms: int = bound(60_000)
+    tombstone_ms: int = bound(10 * 60_000)
     # Looking for overdue tasks: at the latest after this time, and so many rows at once.
-    sweep_interval_ms: int = _bound(60_000)
-    sweep_rows_max: int = _bound(256)
+    sweep_interval_ms: int = bound(60_000)
+    sweep_rows_max: int = bound(256)
     # Processes on one store. A lease of 15 s renewed every 5 s lives through two lost renewals and through a foreign
     # lock of 10 s; the work of a dead process is settled after 20 s at the latest.
-    lease_ms: int = _bound(15_000)
-    lease_renewal_ms: int = _bound(5_000)
+    lease_ms: int = bound(15_000)
+    lease_renewal_ms: int = bound(5_000)
     # How often hints of other processes' changes are taken, and how many at once. 250 ms: a person does not notice.
-    hint_interval_ms: int = _bound(250)
-    hints_max: int = _bound(1_000)
+    hint_interval_ms: int = bound(250)
+    hints_max: int = bound(1_000)
     # How many processes may run the work of one task in turn, before what kills them is taken to be the work.
     # 8: every restart of a server counts, too, and a task may live through some.
-    work_attempts_max: int = _bound(8)
+    work_attempts_max: int = bound(8)
     # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
-    request_state_ttl_ms: int = _bound(15 * 60_000)
-    request_state_bytes_max: int = _bound(64 * 1024)
+    request_state_ttl_ms: int = bound(15 * 60_000)
+    request_state_bytes_max: int = bound(64 * 1024)
     # States that were spent and may not count again, remembered until they expire.
-    spent_states_max: int = _bound(10_000)
+    spent_states_max: int = bound(10_000)
     # Task ids: bytes of entropy that the runner hands in. 24 bytes are 192 bits (REQUIREMENTS C7).
-    task_id_entropy_bytes_min: int = _bound(24)
+    task_id_entropy_bytes_min: int = bound(24)
     # Tools on one page of tools/list. 1,000: one page for all but generated catalogues.
-    tools_per_page: int = _bound(1000)
+    tools_per_page: int = bound(1000)
     # Encoded task states kept, so that polling an unchanged task costs no encoding.
-    cached_states_max: int = _bound(4096)
+    cached_states_max: int = bound(4096)

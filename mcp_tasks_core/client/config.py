@@ -10,7 +10,7 @@ import attrs
 from mcp_tasks_core.capabilities import SUPPORTED_VERSIONS, problem_with_capabilities
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject
-from mcp_tasks_core.limits import Limits
+from mcp_tasks_core.limits import Limits, bound
 
 
 class TransportKind(enum.Enum):
@@ -25,16 +25,6 @@ class TransportKind(enum.Enum):
     PER_REQUEST = "per_request"
 
 
-def _positive(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if type(value) is not int or value < 1:
-        raise LocalProtocolError(f"{attribute.name} is an integer of 1 or more, not {value!r}")
-
-
-def _bound(default: int) -> int:
-    field: int = attrs.field(default=default, validator=_positive)
-    return field
-
-
 @attrs.frozen(kw_only=True)
 class ClientLimits:
     """How long a client waits and how much it keeps. Every value is an integer of 1 or more.
@@ -44,38 +34,38 @@ class ClientLimits:
     """
 
     # Silence on one request, started anew by progress. 60 s: what most clients of the field allow.
-    request_timeout_ms: int = _bound(60_000)
+    request_timeout_ms: int = bound(60_000)
     # One request altogether, in spite of progress. 10 minutes: what takes longer belongs in a task.
-    request_total_ms: int = _bound(600_000)
+    request_total_ms: int = bound(600_000)
     # Silence on a tools/call, which may run inline for long. 5 minutes, and 1 hour altogether.
-    tool_timeout_ms: int = _bound(300_000)
-    tool_total_ms: int = _bound(3_600_000)
+    tool_timeout_ms: int = bound(300_000)
+    tool_total_ms: int = bound(3_600_000)
     # Silence on server/discover, after which a server counts as legacy. 10 s: slow interpreters start in 3.
-    discover_timeout_ms: int = _bound(10_000)
+    discover_timeout_ms: int = bound(10_000)
     # One tasks/get, tasks/update or tasks/cancel. 10 s: they read and write one record.
-    task_request_timeout_ms: int = _bound(10_000)
+    task_request_timeout_ms: int = bound(10_000)
     # Polls in a row that fail in passing before the wait gives up. 5 polls of 10 s outlive a restart behind a proxy.
-    poll_failures_max: int = _bound(5)
+    poll_failures_max: int = bound(5)
     # Bounds on the server's pollIntervalMs, and the interval where it suggests none. 100 ms: people notice no less.
-    poll_interval_ms_min: int = _bound(100)
-    poll_interval_ms_max: int = _bound(60_000)
-    poll_interval_ms_default: int = _bound(1_000)
+    poll_interval_ms_min: int = bound(100)
+    poll_interval_ms_max: int = bound(60_000)
+    poll_interval_ms_default: int = bound(1_000)
     # Beyond createdAt + ttlMs. 90 s: more than the longest interval, so that one poll always falls after the expiry.
-    ttl_grace_ms: int = _bound(90_000)
+    ttl_grace_ms: int = bound(90_000)
     # Polls in a row that say input_required and hold no question. 60: a minute at the default interval.
-    stuck_polls_max: int = _bound(60)
+    stuck_polls_max: int = bound(60)
     # Sightings of a question after the acknowledgement of its answer was lost, before the outcome counts as unknown.
-    update_rereads_max: int = _bound(3)
+    update_rereads_max: int = bound(3)
     # Times that a request may answer input_required. 16: forms with more pages than that loop.
-    rounds_max: int = _bound(16)
+    rounds_max: int = bound(16)
     # Pages of one list. 1,000 pages of one tool each; real servers send one page.
-    pages_max: int = _bound(1_000)
+    pages_max: int = bound(1_000)
     # Messages in a row that make no sense before the peer counts as something else than a server.
-    junk_messages_max: int = _bound(1_000)
+    junk_messages_max: int = bound(1_000)
     # Requests that were given up, kept in order to recognize their late answers.
-    abandoned_max: int = _bound(1_024)
+    abandoned_max: int = bound(1_024)
     # Operations and requests in progress. 10,000: about 10 MB of state.
-    operations_max: int = _bound(10_000)
+    operations_max: int = bound(10_000)
 
 
 def _checked_info(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
