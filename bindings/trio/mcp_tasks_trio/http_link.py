@@ -68,6 +68,7 @@ class HttpLink:
         "_engine",
         "_gone",
         "_listener",
+        "_now_ms",
         "_owner",
         "_paused",
         "_wire",
@@ -84,6 +85,7 @@ class HttpLink:
         self._deciding = 0  # the exchange that waits for its owner
         self._blocked = False
         self._carrying_on = False
+        self._now_ms = 0
         self._paused = False
         self._writing_ended = False
         self._gone = False
@@ -152,7 +154,7 @@ class HttpLink:
         stream_id = frame.stream_id
         if frame.final:
             self._engine.end_stream(stream_id)
-        self._connection.send(stream_id, frame, monotonic_ms())
+        self._connection.send(stream_id, frame, self._now_ms if self._carrying_on else monotonic_ms())
 
     def acknowledge(self, effect: Acknowledge) -> None:
         self._engine.end_stream(effect.stream_id)
@@ -169,7 +171,7 @@ class HttpLink:
     def _carry_on(self, events: Sequence[HttpServerEvent], now_ms: int) -> None:
         """Do what the connection says, then write everything that came of it."""
         if events:
-            self._carrying_on = True
+            self._carrying_on, self._now_ms = True, now_ms
             try:
                 self._engine.feed_all(self._messages(events, now_ms))
             finally:

@@ -8,22 +8,28 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from mcp_tasks_trio.http_wire import TLS_HANDSHAKE_S, Accept, Link
+from mcp_tasks_trio.http_wire import RECEIVE_BYTES, TLS_HANDSHAKE_S, Accept, Link
 from mcp_tasks_trio.threads import context_for_callbacks
 
 _BACKLOG = 512
 
 
-class AsyncioWire(asyncio.Protocol):
-    """One connection."""
+class AsyncioWire(asyncio.BufferedProtocol):
+    """One connection.
 
-    __slots__ = ("_accept", "_link", "_transport")
+    Args:
+        buffer: what is read goes through it. asyncio's own way makes an object of 256 KiB for every read, which costs
+            more than all else that a read does. The loop fills and hands over in one turn, so connections share one.
+    """
+
+    __slots__ = ("_accept", "_buffer", "_link", "_transport")
 
     _link: Link
     _transport: asyncio.Transport
 
-    def __init__(self, accept: Accept) -> None:
+    def __init__(self, accept: Accept, buffer: memoryview) -> None:
         self._accept = accept
+        self._buffer = buffer
 
     # --- from the loop
 
@@ -34,8 +40,11 @@ class AsyncioWire(asyncio.Protocol):
         # The link wants to know of anything that is not taken at once. With 0, asyncio's TLS would always be paused.
         transport.set_write_buffer_limits(high=1)
 
-    def data_received(self, data: bytes) -> None:
-        self._link.receive(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._link.receive(bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool:
         if not self._transport.can_write_eof():
@@ -85,6 +94,7 @@ class AsyncioListeners:
         self._ssl = ssl_context
         self._accept = accept
         self._servers: list[asyncio.Server] = []
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def stop_accepting(self) -> None:
         for server in self._servers:
@@ -94,7 +104,7 @@ class AsyncioListeners:
         loop = asyncio.get_running_loop()
         for listening in self._sockets:
             server = await loop.create_server(
-                lambda: AsyncioWire(self._accept),
+                lambda: AsyncioWire(self._accept, self._buffer),
                 sock=listening,
                 ssl=self._ssl,
                 backlog=_BACKLOG,

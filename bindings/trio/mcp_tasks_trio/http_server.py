@@ -6,12 +6,9 @@ Source: streamable-http.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import os
 import socket
 import ssl
-import stat
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -33,6 +30,7 @@ from mcp_tasks_trio.engine import ServerEngine
 from mcp_tasks_trio.http_clock import DeadlineClock
 from mcp_tasks_trio.http_link import HttpLink, monotonic_ms
 from mcp_tasks_trio.http_wire import Accept, Link, Wire
+from mcp_tasks_trio.listening_sockets import bind
 from mcp_tasks_trio.signals import SIGNALS, leave, signalled
 from mcp_tasks_trio.threads import in_trio
 
@@ -41,7 +39,6 @@ _log = logging.getLogger("mcp_tasks_trio")
 BACKENDS: Final = ("asyncio", "trio")
 SHUTDOWN_GRACE_SECONDS: Final = 5.0  # for requests that are being answered when the server is told to end
 CONNECTIONS_MAX: Final = 10_000  # about 10 MB when idle; the limit on open files is usually lower
-_BACKLOG: Final = 512
 _FLUSH_SECONDS: Final = 0.5  # for the last answers to get out
 _EXIT_SECONDS: Final = 0.5  # for cancelled work to end, before the process ends without it
 
@@ -246,7 +243,7 @@ async def serving_http(
     """
     chosen = HttpSettings(**settings)
     with contextlib.ExitStack() as stack:
-        sockets = await _bind(chosen, stack)
+        sockets = await bind(chosen.host, chosen.port, chosen.unix_socket, stack)
         async with _listening(engine, chosen, sockets, shutdown_grace_seconds) as listener:
             yield listener
 
@@ -295,7 +292,7 @@ async def serve_http(
     signals = SIGNALS if threading.current_thread() is threading.main_thread() else ()
     with contextlib.ExitStack() as stack:
         # First of all: what goes wrong here is the caller's to see, and not inside of an exception group.
-        sockets = await _bind(chosen, stack)
+        sockets = await bind(chosen.host, chosen.port, chosen.unix_socket, stack)
         engine = ServerEngine(application, store=store)
         async with (
             engine.running(),
@@ -350,75 +347,3 @@ async def _first_of(*events: anyio.Event | None) -> None:
         for event in events:
             if event is not None:
                 task_group.start_soon(wait, event)
-
-
-# --- sockets
-
-
-async def _bind(settings: HttpSettings, stack: contextlib.ExitStack) -> list[socket.socket]:
-    """Listening sockets, closed with the stack."""
-    if settings.unix_socket is not None:
-        return [stack.enter_context(_bind_unix(Path(settings.unix_socket), stack))]
-    found = await anyio.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets: list[socket.socket] = []
-    port, absent = settings.port, None
-    for family, kind, protocol, _, address in dict.fromkeys(found):
-        try:
-            listening = _bind_internet(family, kind, protocol, (address[0], port, *address[2:]))
-        except OSError as error:
-            if error.errno not in _ABSENT:
-                raise OSError(error.errno, f"cannot listen on {address[0]} port {port}: {error.strerror}") from error
-            absent = error
-            continue
-        sockets.append(stack.enter_context(listening))
-        port = listening.getsockname()[1]
-    if not sockets:
-        raise OSError(absent and absent.errno, f"cannot listen on {settings.host}: {absent and absent.strerror}")
-    return sockets
-
-
-# This machine does not have an address, or a family, that a name such as localhost stands for.
-_ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-
-
-def _bind_internet(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
-    listening = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind(address)
-        return _listen(listening)
-    except OSError:
-        listening.close()
-        raise
-
-
-def _bind_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
-    """A socket in the file system that this user alone can reach, and that goes when the server ends."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            raise OSError(errno.EEXIST, f"cannot listen on {path}: something that is no socket is there")
-        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(ConnectionRefusedError):
-            probe.connect(str(path))
-            raise OSError(errno.EADDRINUSE, f"cannot listen on {path}: a server listens there")
-        path.unlink()
-    listening = socket.socket(socket.AF_UNIX)
-    try:
-        before = os.umask(0o177)
-        try:
-            listening.bind(str(path))
-        finally:
-            os.umask(before)
-        stack.callback(path.unlink, missing_ok=True)
-        return _listen(listening)
-    except OSError as error:
-        listening.close()
-        raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
-
-
-def _listen(listening: socket.socket) -> socket.socket:
-    listening.setblocking(False)
-    listening.listen(_BACKLOG)
-    return listening
