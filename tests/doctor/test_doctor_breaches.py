@@ -9,7 +9,10 @@ import anyio
 import pytest
 
 from doctor.between import Breach, between
-from doctor.breaches import OTHERS, UNNOTICED
+from doctor.breaches_of_http import OF_HTTP
+from doctor.breaches_of_messages import OF_MESSAGES
+from doctor.breaches_of_tasks import OF_TASKS
+from doctor.breaches_unnoticed import UNNOTICED
 from doctor.doctor_app import app
 from mcp_tasks_core.access import Owner
 from mcp_tasks_http import RequestHead
@@ -21,6 +24,7 @@ from mcp_tasks_trio.doctor.plan import checks_for
 from mcp_tasks_trio.doctor.tools import NamedTool, Role
 from mcp_tasks_trio.http_server import serving_http
 
+OTHERS = {**OF_TASKS, **OF_MESSAGES, **OF_HTTP}
 PATIENCE = Patience(answer=3.0, probe=0.4, settle=1.5, quiet=0.12)
 # The first listed tool of a kind is found anyway; these would be hidden by what a breach does to them.
 NAMED = [
@@ -47,17 +51,19 @@ def _owner_of(head: RequestHead) -> Owner | Challenge:
     return Owner(tenant="tests", subject=token.removeprefix("Bearer "))
 
 
-def examined(breach: Breach, only: Collection[str] = ()) -> Examined:
+def examined(breach: Breach | None, only: Collection[str] = (), backend: str = "asyncio") -> Examined:
+    """What the doctor finds out about our server with a breach before it, or about the server itself."""
+
     async def run() -> Examined:
         engine = ServerEngine(app)
         settings: dict[str, Any] = {"port": 0, "owner_resolver": _owner_of}
         async with (
             engine.running(),
             serving_http(engine, shutdown_grace_seconds=0, **settings) as listener,
-            between(listener.url, breach) as url,
+            between(listener.url, breach or Breach()) as url,
         ):
             subject = Subject(
-                url=url,
+                url=listener.url if breach is None else url,
                 named=NAMED,
                 headers=[("Authorization", "Bearer own")],
                 other_headers=[("Authorization", "Bearer other")],
@@ -66,7 +72,7 @@ def examined(breach: Breach, only: Collection[str] = ()) -> Examined:
             )
             return await examine(subject)
 
-    return anyio.run(run)
+    return anyio.run(run, backend=backend)
 
 
 def names(found: Examined, outcome: Outcome) -> set[str]:
@@ -75,6 +81,15 @@ def names(found: Examined, outcome: Outcome) -> set[str]:
 
 def reasons(found: Examined) -> dict[str, str]:
     return {finding.check.name: finding.reason for finding in found.findings if finding.reason}
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_our_server_passes_over_http(backend: str) -> None:
+    found = examined(None, backend=backend)
+    assert names(found, Outcome.FAIL) == set(), reasons(found)
+    # Whether it serves subscriptions or not: with them on, these are exercised, too.
+    left = {check.name for title, check in checks_for("http") if title == "Subscriptions to tasks"}
+    assert names(found, Outcome.NOT_EXERCISED) <= left | {"foreign-task-is-not-pushed"}, reasons(found)
 
 
 def test_nothing_is_found_where_nothing_is_broken_and_everything_is_exercised() -> None:
