@@ -26,6 +26,7 @@ from mcp_tasks_http import HttpLimits, HttpServer, HttpServerConfig, NameRules, 
 from mcp_tasks_http.responses import refusal_body, whole_response
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.authentication import OwnerResolver, ProtectedResource
+from mcp_tasks_trio.collector import spare_what_is_kept
 from mcp_tasks_trio.engine import ServerEngine
 from mcp_tasks_trio.http_clock import DeadlineClock
 from mcp_tasks_trio.http_link import HttpLink, monotonic_ms
@@ -333,6 +334,7 @@ def run_http(
     async def main() -> None:
         await serve_http(application, shutdown_grace_seconds=grace, shutting_down=shutting_down, **options)
 
+    spare_what_is_kept()
     anyio.run(main, backend=backend)
     return 0
 
