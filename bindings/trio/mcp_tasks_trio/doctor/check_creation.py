@@ -17,7 +17,7 @@ from mcp_tasks_trio.doctor.checks import (
 )
 from mcp_tasks_trio.doctor.examination import EXTENSION, PLAIN, Examination, status_is
 from mcp_tasks_trio.doctor.exchanges import Exchange
-from mcp_tasks_trio.doctor.journal import STATUSES, TERMINAL
+from mcp_tasks_trio.doctor.journal import TERMINAL
 from mcp_tasks_trio.doctor.tools import Role, Tool
 
 CREATION = Subject("Creating tasks")
@@ -26,7 +26,6 @@ _ROUNDS = 4
 _VARYING_POSITIONS_MIN = 16
 _IDS_MIN = 4
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_DURATIONS = ("ttlMs", "pollIntervalMs")
 
 
 @CREATION.check(
@@ -42,7 +41,8 @@ async def _(x: Examination) -> None:
         raise NotExercised("needs a tool that becomes a task (--task-tool NAME)")
     for tool in tasks:
         exchange = tool.undeclared
-        assert exchange is not None
+        if exchange is None:
+            raise NotExercised("needs more time for calls without the extension (--time-limit SECONDS)")
         kind = (exchange.result or {}).get("resultType")
         demand(kind != "task", f"{tool.name} became a task for a client that did not declare the extension", exchange)
 
@@ -89,36 +89,6 @@ async def _(x: Examination) -> None:
         exchange = await x.call(tasks[0], {"task": {"ttl": 60_000}}, declares=PLAIN, wait=x.patience.probe)
         kind = (exchange.result or {}).get("resultType")
         demand(kind != "task", "a task member made a task for a client that did not declare the extension", exchange)
-
-
-@CREATION.check(
-    "handle-is-whole",
-    "C4",
-    MUST,
-    "tasks, Task Creation",
-    "a handle has taskId, status, createdAt, lastUpdatedAt and ttlMs beside its resultType, and no others' payload",
-)
-async def _(x: Examination) -> None:
-    x.any_task_tool()
-    for exchange, handle in x.journal.handles():
-        demand_task_members(exchange, handle)
-        nested = [name for name in ("task", "ttl", "pollInterval") if name in handle]
-        demand(not nested, f"the handle has {', '.join(nested)}, which are those of other revisions", exchange)
-        payload = [name for name in ("result", "error", "inputRequests") if name in handle]
-        demand(not payload, f"the handle has {', '.join(payload)}, which only states have", exchange)
-
-
-def demand_task_members(exchange: Exchange, task: dict[str, Any]) -> None:
-    """See that a task has what every task has, of the right types. Times are looked at elsewhere."""
-    missing = [n for n in ("taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs") if n not in task]
-    demand(not missing, f"the task is without {', '.join(missing)}", exchange)
-    demand(isinstance(task["taskId"], str), f"taskId is {task['taskId']!r}, not a string", exchange)
-    demand(task["status"] in STATUSES, f"the status {task['status']!r} is none", exchange)
-    for name in _DURATIONS:
-        value = task.get(name)
-        allowed = value is None if name == "ttlMs" or name not in task else False
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        demand(allowed or whole, f"{name} is {value!r}, not an integer", exchange)
 
 
 @CREATION.check(

@@ -9,11 +9,12 @@ from typing import Any
 import attrs
 
 from mcp_tasks_core.identifiers import JSONObject
-from mcp_tasks_trio.doctor.check_creation import demand_extension_named, demand_task_members
+from mcp_tasks_trio.doctor.check_creation import demand_extension_named
 from mcp_tasks_trio.doctor.checks import MUST, SHOULD, NotExercised, Subject, demand, demand_error
 from mcp_tasks_trio.doctor.examination import META_SUBSCRIPTION, PLAIN, UNKNOWN_TASK, Examination, Task, bare_state
 from mcp_tasks_trio.doctor.exchanges import Exchange, same_id
 from mcp_tasks_trio.doctor.journal import TERMINAL
+from mcp_tasks_trio.doctor.task_members import demand_task_members
 from mcp_tasks_trio.doctor.tools import Role, Tool
 
 SUBSCRIPTIONS = Subject("Subscriptions to tasks")

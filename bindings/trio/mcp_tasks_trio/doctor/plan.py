@@ -7,6 +7,7 @@ from typing import Final
 from mcp_tasks_trio.doctor.check_creation import CREATION
 from mcp_tasks_trio.doctor.check_envelope import ENVELOPE
 from mcp_tasks_trio.doctor.check_every_message import EVERY_MESSAGE
+from mcp_tasks_trio.doctor.check_every_state import EVERY_STATE
 from mcp_tasks_trio.doctor.check_http import HTTP
 from mcp_tasks_trio.doctor.check_inputs import INPUTS
 from mcp_tasks_trio.doctor.check_methods import METHODS
@@ -31,6 +32,7 @@ SUBJECTS: Final = (
     ENVELOPE,
     STATE,
     HTTP,
+    EVERY_STATE,
     EVERY_MESSAGE,
     STDIO_END,
 )
