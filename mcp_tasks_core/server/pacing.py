@@ -43,4 +43,6 @@ class ProgressPacing:
 
     @property
     def deadline_ms(self) -> int | None:
+        if not self._paces:
+            return None
         return min((pace.next_ms for pace in self._paces.values() if pace.message is not None), default=None)

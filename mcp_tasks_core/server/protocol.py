@@ -143,17 +143,11 @@ class ServerProtocol:
     @property
     def deadline(self) -> int | None:
         """Monotonic milliseconds at which ``Ticked`` is wanted next, ``None`` for never. Any event may change it."""
-        moments = [
-            moment
-            for moment in (
-                self._machine.next_expiry_ms,
-                self._work.deadline_ms,
-                self._expiry.deadline_ms,
-                self._sharing.deadline_ms,
-            )
-            if moment is not None
-        ]
-        return min(moments) if moments else None
+        earliest = self._machine.next_expiry_ms
+        for moment in (self._work.deadline_ms, self._expiry.deadline_ms, self._sharing.deadline_ms):
+            if moment is not None and (earliest is None or moment < earliest):
+                earliest = moment
+        return earliest
 
     @property
     def open_exchanges(self) -> Sequence[OpenExchange]:

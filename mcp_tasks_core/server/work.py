@@ -378,6 +378,8 @@ class Work:
 
     @property
     def deadline_ms(self) -> int | None:
+        if not (self._graces_ms or self._unsure or self._releases_ms or self._retries):
+            return self._pacing.deadline_ms
         moments = [*self._graces_ms.values(), *self._unsure.values(), *self._releases_ms.values()]
         moments.extend(retry[0] for retry in self._retries.values())
         if self._pacing.deadline_ms is not None:
