@@ -45,6 +45,7 @@ from mcp_tasks_core.client.events import (
 from mcp_tasks_core.client.outcomes import Answered, Discovered, Outcome, ToolsListed
 from mcp_tasks_core.client.protocol import ClientProtocol
 from mcp_tasks_core.identifiers import InputKey, Instant, JSONObject, TaskId
+from mcp_tasks_trio.background import start_in_background
 from mcp_tasks_trio.client_errors import error_for
 from mcp_tasks_trio.client_execution import (
     Execution,
@@ -58,6 +59,9 @@ from mcp_tasks_trio.client_inputs import InputHandler
 from mcp_tasks_trio.client_results import CallToolResult
 
 LogHandler = Callable[[LogObserved], None]
+
+DEFAULT_CLIENT_INFO: Final[JSONObject] = {"name": "mcp-tasks", "version": "0.1.0"}
+DEFAULT_CAPABILITIES: Final[JSONObject] = {"elicitation": {"form": {}}}
 
 _log: Final = logging.getLogger("mcp_tasks.client")
 _LEVELS: Final = {Severity.INFO: logging.DEBUG, Severity.WARNING: logging.WARNING}
@@ -74,6 +78,9 @@ class Transport(Protocol):
 
     def end(self, reason: str) -> None:
         """The other end is no MCP server: end the connection."""
+
+    async def run(self) -> None:
+        """Carry messages until the connection is gone. Raises nothing but a cancellation."""
 
     async def aclose(self) -> None:
         """End the connection in good order and return when it is gone. From any task, any number of times."""
@@ -404,3 +411,29 @@ class Client:
 
 def _now() -> Instant:
     return Instant(wall_ms=time.time_ns() // 1_000_000, monotonic_ms=int(anyio.current_time() * 1000))
+
+
+def configured(
+    config: ClientConfig | None, client_info: JSONObject | None, capabilities: JSONObject | None
+) -> ClientConfig:
+    """The whole configuration, where one is given; else one of what is said and declared."""
+    if config is not None:
+        return config
+    declared = DEFAULT_CAPABILITIES if capabilities is None else capabilities
+    return ClientConfig(client_info=client_info, capabilities=declared)
+
+
+async def set_going(client: Client, transport: Transport, *, probe: bool, probe_timeout: float | None) -> None:
+    """Let the transport carry the client's messages, and ask the server whether it speaks this revision.
+
+    Raises:
+        ClientError: it does not, or could not be asked; the client is closed then.
+    """
+    client.attach(transport)
+    start_in_background(transport.run)
+    if probe:
+        try:
+            await client.discover(timeout=probe_timeout)
+        except BaseException:
+            await client.aclose()
+            raise

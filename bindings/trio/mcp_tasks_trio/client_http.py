@@ -20,9 +20,7 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject
 from mcp_tasks_core.wire.headers import HeaderParameter, InvalidAnnotation, header_parameters
 from mcp_tasks_http import Endpoint, HttpClientLimits, is_loopback
-from mcp_tasks_trio.background import start_in_background
-from mcp_tasks_trio.client import Client, LogHandler
-from mcp_tasks_trio.client_stdio import DEFAULT_CAPABILITIES, DEFAULT_CLIENT_INFO
+from mcp_tasks_trio.client import DEFAULT_CLIENT_INFO, Client, LogHandler, configured, set_going
 from mcp_tasks_trio.http_pool import ConnectionPool
 from mcp_tasks_trio.http_transport import HeaderSource, HttpTransport, checked_headers
 
@@ -141,9 +139,7 @@ async def open_http(
         checked_headers(headers or {})
     if headers and not endpoint.secure and unix_socket is None and not is_loopback(endpoint.host):
         _log.warning("what the headers hold goes to %s without encryption", endpoint.host)
-    if config is None:
-        declared = DEFAULT_CAPABILITIES if capabilities is None else capabilities
-        config = ClientConfig(client_info=client_info, capabilities=declared)
+    config = configured(config, client_info, capabilities)
     config = attrs.evolve(config, transport=TransportKind.PER_REQUEST)
     client = HttpClient(config, on_log)
     pool = ConnectionPool(
@@ -154,14 +150,7 @@ async def open_http(
         limits=HttpClientLimits(message_bytes_max=config.limits.frame_bytes_max),
     )
     transport = HttpTransport(client, pool, headers=headers, parameters=client.parameters_of, relist=client.list_tools)
-    client.attach(transport)
-    start_in_background(transport.run)
-    if probe:
-        try:
-            await client.discover(timeout=probe_timeout)
-        except BaseException:
-            await client.aclose()
-            raise
+    await set_going(client, transport, probe=probe, probe_timeout=probe_timeout)
     return client
 
 

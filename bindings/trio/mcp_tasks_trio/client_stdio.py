@@ -35,12 +35,8 @@ from mcp_tasks_stdio import (
     StdioClientEvent,
     TooMuchJunk,
 )
-from mcp_tasks_trio.background import start_in_background
-from mcp_tasks_trio.client import Client, LogHandler
+from mcp_tasks_trio.client import DEFAULT_CLIENT_INFO, Client, LogHandler, configured, set_going
 from mcp_tasks_trio.client_errors import ServerNotStarted
-
-DEFAULT_CLIENT_INFO: Final[JSONObject] = {"name": "mcp-tasks", "version": "0.1.0"}
-DEFAULT_CAPABILITIES: Final[JSONObject] = {"elicitation": {"form": {}}}
 
 _log: Final = logging.getLogger("mcp_tasks.client")
 
@@ -320,20 +316,11 @@ async def open_stdio(
         LocalProtocolError: the command or the configuration makes no sense.
     """
     words = _checked_command(command)
-    if config is None:
-        declared = DEFAULT_CAPABILITIES if capabilities is None else capabilities
-        config = ClientConfig(client_info=client_info, capabilities=declared)
+    config = configured(config, client_info, capabilities)
     client = Client(config, on_log)
     process = await _start_process(words, env, cwd)
     child = ChildProcess(process, client, limits=config.limits, waits=shutdown or ShutdownWaits(), on_stderr=on_stderr)
-    client.attach(child)
-    start_in_background(child.run)
-    if probe:
-        try:
-            await client.discover(timeout=probe_timeout)
-        except BaseException:
-            await client.aclose()
-            raise
+    await set_going(client, child, probe=probe, probe_timeout=probe_timeout)
     return client
 
 
