@@ -146,7 +146,7 @@ def test_a_store_that_blocks_is_asked_in_threads_and_holds_nobody_else_up(backen
             assert peer.unclaimed == []
             store.may_go.set()
             assert (await peer.answer_to(request_id))["result"]["status"] == "completed"
-        assert store.threads == {"mcp-tasks worker"}
+        assert store.threads == {"mcp-tasks store"}
 
     run(backend, test)
 

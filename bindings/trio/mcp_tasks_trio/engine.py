@@ -63,6 +63,7 @@ from mcp_tasks_trio.execution import Execution
 from mcp_tasks_trio.own_engines import OwnEngines
 from mcp_tasks_trio.process_lease import ProcessLease
 from mcp_tasks_trio.store_answers import StoreEffect, answer_of_store, failure_of_store, shared_store
+from mcp_tasks_trio.store_threads import StoreThreads
 from mcp_tasks_trio.threads import WorkerThreads
 
 _log = logging.getLogger("mcp_tasks_trio")
@@ -134,6 +135,7 @@ class ServerEngine:
         self._armed_ms: int | None = None
         self._alarm = anyio.Event()
         self._quiet: anyio.Event | None = None
+        self._store_threads: tuple[StoreThreads, ...] = ()
         self._effects: Mapping[type, Callable[[Any], object]] = {}
 
     @property
@@ -162,6 +164,8 @@ class ServerEngine:
                 finally:
                     task_group.cancel_scope.cancel()
         finally:
+            for threads in self._store_threads:
+                threads.end()
             # Only now has all work ended that lets itself be cancelled: another process may run it from here on.
             if self._lease is not None:
                 self._lease.end()
@@ -177,7 +181,7 @@ class ServerEngine:
             return
         until_ms = self._clock().wall_ms + self._config.limits.lease_ms
         if self._store.blocks:
-            await self._writers.run(lambda: lease.hold(until_ms))
+            await WorkerThreads(1).run(lambda: lease.hold(until_ms))
         else:
             lease.hold(until_ms)
 
@@ -195,10 +199,13 @@ class ServerEngine:
             self._config.limits.task_id_entropy_bytes_min,
         )
         blocks = self._store.blocks
+        read = write = self._ask_store
         if blocks:
-            self._readers, self._writers = WorkerThreads(_READER_THREADS), WorkerThreads(_WRITER_THREADS)
-        read = self._read_blocking_store if blocks else self._ask_store
-        write = self._write_blocking_store if blocks else self._ask_store
+            # Reads have threads of their own: they go on while writes wait for another process's lock.
+            readers = StoreThreads(_READER_THREADS, self._answer_of_store, self.feed_all)
+            writers = StoreThreads(_WRITER_THREADS, self._answer_of_store, self.feed_all)
+            self._store_threads = (readers, writers)
+            read, write = readers.ask, writers.ask
         self._effects = {
             Frame: self._send,
             Acknowledge: self._acknowledge,
@@ -361,14 +368,8 @@ class ServerEngine:
     def _ask_store(self, effect: StoreEffect) -> None:
         self._queue.append(answer_of_store(self._store, self._lease, effect))
 
-    def _read_blocking_store(self, effect: StoreEffect) -> None:
-        self._task_group.start_soon(self._wait_for_store, self._readers, effect)
-
-    def _write_blocking_store(self, effect: StoreEffect) -> None:
-        self._task_group.start_soon(self._wait_for_store, self._writers, effect)
-
-    async def _wait_for_store(self, threads: WorkerThreads, effect: StoreEffect) -> None:
-        self.feed(await threads.run(lambda: answer_of_store(self._store, self._lease, effect)))
+    def _answer_of_store(self, effect: StoreEffect) -> ServerEvent:
+        return answer_of_store(self._store, self._lease, effect)
 
     # --- time
 
