@@ -73,6 +73,24 @@ class Limits:
     # How many processes may run the work of one task in turn, before what kills them is taken to be the work.
     # 8: every restart of a server counts, too, and a task may live through some.
     work_attempts_max: int = bound(8)
+    # Subscriptions. Ids and URIs in one listen: 1,000 of each; who watches more asks in several. The characters of a
+    # URI: 2,048, what browsers and proxies carry.
+    subscription_tasks_max: int = bound(1_000)
+    subscription_resources_max: int = bound(1_000)
+    resource_uri_chars_max: int = bound(2_048)
+    # Subscriptions open on one stream, such as a pipe, and for one owner, who may be everybody on an open server: as
+    # many as the HTTP server takes connections. And how many tasks the subscriptions of one owner watch together.
+    subscriptions_per_stream_max: int = bound(128)
+    subscriptions_per_owner_max: int = bound(10_000)
+    subscribed_tasks_per_owner_max: int = bound(100_000)
+    # How long one subscription lasts before it ends gracefully. 1 h: tokens and proxies rarely live longer.
+    subscription_duration_ms: int = bound(3_600_000)
+    # Every watched task is read again after this time, so that a lost hint costs no more than it. 10 s.
+    reconcile_interval_ms: int = bound(10_000)
+    # How long a reader may take nothing before its subscriptions are dropped. 30 s: as long as the HTTP server waits.
+    slow_reader_ms: int = bound(30_000)
+    # Bytes that one stream gets in one go, before it is seen whether its reader takes them. 1 MiB.
+    subscription_burst_bytes: int = bound(1024 * 1024)
     # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
     request_state_ttl_ms: int = bound(15 * 60_000)
     request_state_bytes_max: int = bound(64 * 1024)

@@ -148,6 +148,9 @@ class ServerConfig:
         methods: the names of all methods that the application serves itself.
         capabilities: families to advertise beside tools, raw, such as ``{"prompts": {}}``.
         tasks: whether calls may become tasks; without it tasks/* do not exist here.
+        subscriptions: whether subscriptions/listen is served; without it that method does not exist here, and no
+            family says ``listChanged`` or ``subscribe``. With it tools say ``listChanged``, and other families what
+            ``capabilities`` says of them: what is advertised there is what a subscription agrees to.
         access: who may touch a task.
         sources: names of the application's own task engines by the prefix of their ids.
         request_state_keys: the sealing key first; without any, no state outlives a round of input.
@@ -173,6 +176,7 @@ class ServerConfig:
     capabilities: JSONObject = attrs.field(factory=dict)
     instructions: str | None = None
     tasks: bool = True
+    subscriptions: bool = True
     access: AccessRule = AccessRule.OWNER
     sources: Mapping[str, str] = attrs.field(factory=dict)
     request_state_keys: Sequence[RequestStateKey] = ()

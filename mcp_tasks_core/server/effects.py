@@ -45,6 +45,17 @@ class Acknowledge:
 
 
 @attrs.frozen(slots=True)
+class CutStream:
+    """End a stream that is one request's alone without an answer: its client is to see that it broke off.
+
+    Nothing more is told or asked about it; no ``StreamClosed`` is wanted. Source: DECISIONS D22, abnormal.
+    """
+
+    stream_id: StreamId
+    reason: str
+
+
+@attrs.frozen(slots=True)
 class LoadTask:
     """Read a row. Answered by ``TaskLoaded`` or ``StoreFailed``."""
 
@@ -303,6 +314,7 @@ class Report:
 ServerEffect: TypeAlias = (
     Frame
     | Acknowledge
+    | CutStream
     | LoadTask
     | StoreTask
     | ListDue

@@ -28,12 +28,15 @@ class MessageReceived:
     Args:
         owner: on whose behalf, as the transport knows it; nothing in the message can change it.
         headers: the routing headers that came with it; ``None`` on transports that have none.
+        own_stream: the stream is this message's alone and ends with its answer, as one POST of HTTP; not so on a
+            pipe, which everything shares.
     """
 
     stream_id: StreamId
     payload: bytes
     owner: Owner
     headers: RoutingHeaders | None = None
+    own_stream: bool = False
 
 
 @attrs.frozen(slots=True)
@@ -49,6 +52,30 @@ class StreamClosed:
     """Nothing more can be sent on this stream, and nobody waits for it any longer."""
 
     stream_id: StreamId
+
+
+@attrs.frozen(slots=True)
+class StreamBlocked:
+    """What was sent on this stream last has not gone out: its reader takes nothing for now.
+
+    Until ``StreamUnblocked`` its subscriptions send nothing more, and keep the newest state of each task alone.
+    Harmless when repeated; a runner tells it again when more was added all the same.
+    """
+
+    stream_id: StreamId
+
+
+@attrs.frozen(slots=True)
+class StreamUnblocked:
+    """Everything that was sent on this stream has gone out. Harmless when it was not blocked."""
+
+    stream_id: StreamId
+
+
+@attrs.frozen(slots=True)
+class ShutdownBegan:
+    """The server is about to end: every subscription gets its graceful end now, and a later one right after its
+    first states. Source: subscriptions, Graceful Closure."""
 
 
 # --- from the store
@@ -371,9 +398,42 @@ class SourceAnswered:
 
 @attrs.frozen(slots=True)
 class ToolsReplaced:
-    """The catalogue of tools is another one from now on."""
+    """The catalogue of tools is another one from now on. Whoever subscribed to its changes is told."""
 
     tools: Sequence[ToolEntry]
+
+
+class ListKind(enum.Enum):
+    """A list that a server may have, by the capability that advertises it."""
+
+    TOOLS = "tools"
+    PROMPTS = "prompts"
+    RESOURCES = "resources"
+
+
+@attrs.frozen(slots=True)
+class ListChanged:
+    """What this list holds has changed. Source: subscriptions, Notification Filter.
+
+    Args:
+        owner: for whom it has; ``None`` for everybody.
+    """
+
+    kind: ListKind
+    owner: Owner | None = None
+
+
+@attrs.frozen(slots=True)
+class ResourceUpdated:
+    """A resource has changed. Source: subscriptions, Notification Filter.
+
+    Args:
+        uri: as clients subscribe to it, compared character by character.
+        owner: who may be told; ``None`` for everybody who subscribed to it.
+    """
+
+    uri: str
+    owner: Owner | None = None
 
 
 # --- from the clock
@@ -388,6 +448,9 @@ ServerEvent: TypeAlias = (
     MessageReceived
     | MessageRefused
     | StreamClosed
+    | StreamBlocked
+    | StreamUnblocked
+    | ShutdownBegan
     | TaskLoaded
     | TaskStored
     | StoreConflicted
@@ -411,6 +474,8 @@ ServerEvent: TypeAlias = (
     | WorkReleased
     | WorkCompleted
     | ToolsReplaced
+    | ListChanged
+    | ResourceUpdated
     | SourceAnswered
     | Ticked
 )
