@@ -90,7 +90,7 @@ class Limits:
     # How long a reader may take nothing before its subscriptions are dropped. 30 s: as long as the HTTP server waits.
     slow_reader_ms: int = bound(30_000)
     # Bytes that one stream gets in one go, before it is seen whether its reader takes them. 1 MiB.
-    subscription_burst_bytes: int = bound(1024 * 1024)
+    subscription_burst_bytes_max: int = bound(1024 * 1024)
     # requestState: how long a person may think (15 minutes), and how large the sealed string may get.
     request_state_ttl_ms: int = bound(15 * 60_000)
     request_state_bytes_max: int = bound(64 * 1024)
