@@ -6,17 +6,13 @@ same time are handed over together: a task costs the store five calls, and their
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from mcp_tasks_core.server.events import ServerEvent
 from mcp_tasks_trio.store_answers import StoreEffect
-from mcp_tasks_trio.threads import LoopPortal
-
-_log = logging.getLogger("mcp_tasks_trio")
+from mcp_tasks_trio.threads import Handover
 
 
 class StoreThreads:
@@ -36,15 +32,11 @@ class StoreThreads:
     ) -> None:
         self._limit = limit
         self._answer = answer
-        self._take = take
-        self._portal = LoopPortal()
+        self._answers: Handover[ServerEvent] = Handover(take, "The server")
         self._asked: queue.SimpleQueue[StoreEffect | None] = queue.SimpleQueue()
-        self._answers: deque[ServerEvent] = deque()
         self._lock = threading.Lock()
         self._threads = 0
         self._unanswered = 0
-        self._told = False
-        self._ended = False
 
     def ask(self, effect: StoreEffect) -> None:
         """Have the store asked for this, soon. Belongs to the thread of the event loop."""
@@ -58,7 +50,7 @@ class StoreThreads:
 
     def end(self) -> None:
         """Take no answers any longer, and let the threads go once they have done what they are at."""
-        self._ended = True
+        self._answers.end()
         with self._lock:
             threads = self._threads
         for _ in range(threads):
@@ -69,24 +61,9 @@ class StoreThreads:
             effect = self._asked.get()
             if effect is None:
                 return
-            if self._ended:
+            if self._answers.ended:
                 continue  # nobody would take the answer, and nobody was told that it would be done
             event = self._answer(effect)
             with self._lock:
                 self._unanswered -= 1
-                self._answers.append(event)
-                tells, self._told = not self._told, True
-            if tells:
-                self._portal.call_soon(self._hand_over)
-
-    def _hand_over(self) -> None:
-        with self._lock:
-            self._told = False
-            events = list(self._answers)
-            self._answers.clear()
-        if self._ended:
-            return
-        try:
-            self._take(events)
-        except Exception:  # there is nobody to raise it to in a callback of the loop
-            _log.exception("The server failed on answers of its store")
+            self._answers.give(event)

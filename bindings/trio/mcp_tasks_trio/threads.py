@@ -12,9 +12,10 @@ import logging
 import queue
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import sniffio
@@ -59,6 +60,56 @@ class LoopPortal:
         except RuntimeError:  # asyncio: the loop is closed; trio: RunFinishedError
             return False
         return True
+
+
+class Handover(Generic[T]):
+    """The one way of values from threads into the event loop that it was made in: in order, and many together.
+
+    Args:
+        take: takes them, in the event loop; what it raises is logged, as there is nobody to raise it to.
+        what: takes them, for the log.
+    """
+
+    def __init__(self, take: Callable[[Sequence[T]], None], what: str) -> None:
+        self._take = take
+        self._what = what
+        self._portal = LoopPortal()
+        self._lock = threading.Lock()
+        self._given: deque[T] = deque()
+        self._told = False
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def give(self, value: T) -> None:
+        """Have the value taken soon. In any thread, the loop's own included; after the end it is dropped."""
+        with self._lock:
+            if self._ended:
+                return
+            self._given.append(value)
+            tells, self._told = not self._told, True
+        if tells:
+            self._portal.call_soon(self._hand_over)
+
+    def end(self) -> None:
+        """Take nothing any longer, not even what was given before."""
+        with self._lock:
+            self._ended = True
+            self._given.clear()
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            self._told = False
+            values = list(self._given)
+            self._given.clear()
+        if not values:
+            return  # the end has come meanwhile
+        try:
+            self._take(values)
+        except Exception:
+            _log.exception("%s failed on what came out of a thread", self._what)
 
 
 class _Worker:
