@@ -148,6 +148,12 @@ class HttpServerConnection:
         return self._state is _State.HEAD and not self._incoming.bytes_pending
 
     @property
+    def open_stream(self) -> int:
+        """The exchange whose answer is an event stream that goes on; 0 where there is none."""
+        answer = self._answer
+        return self._exchange if answer is not None and answer.streams else 0
+
+    @property
     def bytes_pending(self) -> int:
         """Bytes that ``data_to_send`` would give: what a slow reader makes pile up."""
         return self._outgoing.bytes_pending
@@ -289,9 +295,14 @@ class HttpServerConnection:
             self._deadline = now_ms + self._comment_interval_ms
 
     def cut(self, exchange: int, now_ms: int) -> None:
-        """End an exchange without an answer: its stream breaks off, and the connection with it."""
+        """End an exchange without an answer: its stream breaks off, and the connection with it.
+
+        What was sent before still goes out, but not to a peer that takes nothing: that is dropped.
+        """
         if self._is_current(exchange, _State.ANSWER):
-            self._exchange = 0
+            if self._outgoing.blocked_since is not None:
+                self._outgoing.drop()
+                self._outgoing.blocked_since = None
             self._close(now_ms, linger=False)
 
     def _is_current(self, exchange: int, state: _State) -> bool:

@@ -30,6 +30,7 @@ from mcp_tasks_core.server.effects import (
     Authorize,
     CallMethod,
     CancelCall,
+    CutStream,
     DeleteTask,
     DeliverInput,
     Frame,
@@ -52,6 +53,7 @@ from mcp_tasks_core.server.effects import (
 )
 from mcp_tasks_core.server.events import (
     ServerEvent,
+    ShutdownBegan,
     StreamClosed,
     TaskLoaded,
     Ticked,
@@ -85,6 +87,9 @@ class Sink(Protocol):
 
     def acknowledge(self, effect: Acknowledge) -> None:
         """A message that wants no answer was taken in, or could not be."""
+
+    def cut(self, effect: CutStream) -> None:
+        """End a stream without an answer, so that its client sees that it broke off. Nothing is told of it."""
 
     def flush(self) -> None:
         """The turn is over: whatever was taken is to be on its way."""
@@ -209,6 +214,7 @@ class ServerEngine:
         self._effects = {
             Frame: self._send,
             Acknowledge: self._acknowledge,
+            CutStream: self._cut,
             LoadTask: read if blocks else self._load,
             StoreTask: write,
             ListDue: read,
@@ -259,6 +265,10 @@ class ServerEngine:
         """Nothing more can be sent on this stream: its requests are cancelled, its tasks go on."""
         if self._sinks.pop(stream_id, None) is not None:
             self.feed(StreamClosed(stream_id))
+
+    def begin_shutdown(self) -> None:
+        """End every subscription in good order; the streams themselves, and whatever else is asked, go on."""
+        self.feed(ShutdownBegan())
 
     @property
     def streams_open(self) -> int:
@@ -314,6 +324,7 @@ class ServerEngine:
                     _log.exception("The server failed on %s", type(event).__name__)
                 while queue:
                     self._handle_queued(queue.popleft(), now)
+            self._flush(now)
         finally:
             self._turning = False
             self._end_turn()
@@ -333,10 +344,15 @@ class ServerEngine:
         for effect in effects:
             table[type(effect)](effect)
 
-    def _end_turn(self) -> None:
-        dirty = self._dirty
+    def _flush(self, now: Instant) -> None:
+        """Let the frames leave. What a stream tells of meanwhile, such as that it is blocked, is of the same turn."""
+        dirty, queue = self._dirty, self._queue
         while dirty:
             dirty.pop().flush()
+            while queue:
+                self._handle_queued(queue.popleft(), now)
+
+    def _end_turn(self) -> None:
         deadline_ms = self._protocol.deadline
         if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
             self._alarm.set()
@@ -356,6 +372,12 @@ class ServerEngine:
         sink = self._sinks.get(effect.stream_id)
         if sink is not None:
             sink.acknowledge(effect)
+            self._dirty.add(sink)
+
+    def _cut(self, effect: CutStream) -> None:
+        sink = self._sinks.pop(effect.stream_id, None)
+        if sink is not None:
+            sink.cut(effect)
             self._dirty.add(sink)
 
     def _load(self, effect: LoadTask) -> None:

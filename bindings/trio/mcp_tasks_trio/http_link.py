@@ -14,8 +14,14 @@ from typing import Any, Final, Protocol
 from mcp_tasks_core.access import Owner
 from mcp_tasks_core.errors import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_tasks_core.identifiers import StreamId
-from mcp_tasks_core.server.effects import Acknowledge, Frame
-from mcp_tasks_core.server.events import MessageReceived, ServerEvent, StreamClosed
+from mcp_tasks_core.server.effects import Acknowledge, CutStream, Frame
+from mcp_tasks_core.server.events import (
+    MessageReceived,
+    ServerEvent,
+    StreamBlocked,
+    StreamClosed,
+    StreamUnblocked,
+)
 from mcp_tasks_http import (
     BodyReceived,
     ConnectionClosed,
@@ -71,6 +77,7 @@ class HttpLink:
         "_now_ms",
         "_owner",
         "_paused",
+        "_untold",
         "_wire",
         "_writing_ended",
         "alarm",
@@ -84,6 +91,7 @@ class HttpLink:
         self._owner = listener.owner
         self._deciding = 0  # the exchange that waits for its owner
         self._blocked = False
+        self._untold = False  # the core does not know that what was added last waits for a reader that is blocked
         self._carrying_on = False
         self._now_ms = 0
         self._paused = False
@@ -117,6 +125,7 @@ class HttpLink:
             self._blocked = True
             self._connection.writing_blocked(monotonic_ms())
             self._listener.clock.watch(self)
+            self._tell_blocked()
 
     def output_resumed(self) -> None:
         if self._blocked and not self._gone:
@@ -124,6 +133,9 @@ class HttpLink:
             now_ms = monotonic_ms()
             self._connection.writing_resumed()
             self._carry_on(self._connection.proceed(now_ms), now_ms)
+            stream = self._connection.open_stream
+            if stream and not self._blocked:
+                self._engine.feed(StreamUnblocked(StreamId(stream)))
 
     # --- from the clock
 
@@ -154,11 +166,19 @@ class HttpLink:
         stream_id = frame.stream_id
         if frame.final:
             self._engine.end_stream(stream_id)
+        self._untold = True
         self._connection.send(stream_id, frame, self._now_ms if self._carrying_on else monotonic_ms())
 
     def acknowledge(self, effect: Acknowledge) -> None:
         self._engine.end_stream(effect.stream_id)
         self._connection.acknowledge(effect.stream_id, effect.accepted, monotonic_ms())
+
+    def cut(self, effect: CutStream) -> None:
+        _log.info("A stream is broken off: %s", effect.reason)
+        blocked = self._blocked
+        self._connection.cut(effect.stream_id, monotonic_ms())
+        if blocked:
+            self._wire.abort()  # what the wire keeps is not waited for, either
 
     def flush(self) -> None:
         """The engine's turn is over: write, and go on with what was waiting behind an answer."""
@@ -167,6 +187,13 @@ class HttpLink:
             self._carry_on(self._connection.proceed(now_ms), now_ms)
 
     # --- in between
+
+    def _tell_blocked(self) -> None:
+        """The core holds back what a stream's reader has no room for. An answer that is complete is nothing to it."""
+        self._untold = False
+        stream = self._connection.open_stream
+        if stream:
+            self._engine.feed(StreamBlocked(StreamId(stream)))
 
     def _carry_on(self, events: Sequence[HttpServerEvent], now_ms: int) -> None:
         """Do what the connection says, then write everything that came of it."""
@@ -177,8 +204,11 @@ class HttpLink:
             finally:
                 self._carrying_on = False
         connection = self._connection
-        if not self._blocked and connection.bytes_pending:
-            self._wire.write(connection.data_to_send())
+        if connection.bytes_pending:
+            if not self._blocked:
+                self._wire.write(connection.data_to_send())
+            elif self._untold:
+                self._tell_blocked()
         if connection.closing:
             self._end()
         elif connection.should_read is self._paused:
@@ -196,7 +226,7 @@ class HttpLink:
                 if type(event) is BodyReceived:
                     stream_id = StreamId(event.exchange)
                     self._engine.open_stream(self, stream_id)
-                    yield MessageReceived(stream_id, event.payload, self._owner, event.headers)
+                    yield MessageReceived(stream_id, event.payload, self._owner, event.headers, True)
                 elif type(event) is HeadReceived:
                     self._ask_owner(event.exchange, event.head, now_ms)
                 elif type(event) is ExchangeCancelled:

@@ -12,7 +12,8 @@ from typing import Final
 import anyio
 
 from mcp_tasks_core.access import Owner
-from mcp_tasks_core.server.effects import Acknowledge, Frame
+from mcp_tasks_core.server.effects import Acknowledge, CutStream, Frame
+from mcp_tasks_core.server.events import StreamBlocked, StreamUnblocked
 from mcp_tasks_stdio import StdioServerConnection
 from mcp_tasks_trio.engine import ServerEngine
 
@@ -35,6 +36,7 @@ class StdioLink:
         self._stream_id = engine.open_stream(self)
         self._connection = StdioServerConnection(self._stream_id, owner, engine.limits)
         self._ended = False
+        self._blocked = False
         self.input_ended = anyio.Event()
         self.broken = anyio.Event()
 
@@ -71,7 +73,32 @@ class StdioLink:
     def acknowledge(self, effect: Acknowledge) -> None:
         """On a pipe nothing answers a notification."""
 
+    def cut(self, effect: CutStream) -> None:
+        """A pipe is everybody's: it breaks off as a whole."""
+        self.lose(effect.reason)
+
     def flush(self) -> None:
         data = self._connection.data_to_send()
         if data:
+            was_blocked = self._blocked
             self._write(data)
+            if was_blocked:
+                self._tell(StreamBlocked(self._stream_id))
+
+    # --- from the pump
+
+    def output_stopped(self) -> None:
+        """The client has not taken everything that was written."""
+        if not self._blocked:
+            self._blocked = True
+            self._tell(StreamBlocked(self._stream_id))
+
+    def output_resumed(self) -> None:
+        """Now it has."""
+        if self._blocked:
+            self._blocked = False
+            self._tell(StreamUnblocked(self._stream_id))
+
+    def _tell(self, event: StreamBlocked | StreamUnblocked) -> None:
+        if not self._ended:
+            self._engine.feed(event)
