@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mcp_tasks_trio.application import Application, EngineTask, TaskBackend
+    from mcp_tasks_trio.application import Application
     from mcp_tasks_trio.authentication import BearerTokens, Challenge, Claims, OwnerResolver, ProtectedResource
     from mcp_tasks_trio.client import Client
     from mcp_tasks_trio.client_errors import (
@@ -53,11 +53,12 @@ if TYPE_CHECKING:
     from mcp_tasks_trio.questions import ElicitationAnswer
     from mcp_tasks_trio.results import ContentBlock, ToolResult, audio, image, resource, resource_link, text
     from mcp_tasks_trio.stdio_server import run_stdio, serve_pipes, serve_stdio
+    from mcp_tasks_trio.task_backends import EngineTask, TaskBackend, WatchableTaskBackend
     from mcp_tasks_trio.tool_errors import CallCancelled, InputUnavailable, ProtocolError, ToolError
     from mcp_tasks_trio.tools import TaskClaim
 
 _HOMES: Final = {
-    "application": ("Application", "EngineTask", "TaskBackend"),
+    "application": ("Application",),
     "authentication": ("BearerTokens", "Challenge", "Claims", "OwnerResolver", "ProtectedResource"),
     "client": ("Client",),
     "client_errors": (
@@ -100,6 +101,7 @@ _HOMES: Final = {
     "questions": ("ElicitationAnswer",),
     "results": ("ContentBlock", "ToolResult", "audio", "image", "resource", "resource_link", "text"),
     "stdio_server": ("run_stdio", "serve_pipes", "serve_stdio"),
+    "task_backends": ("EngineTask", "TaskBackend", "WatchableTaskBackend"),
     "tool_errors": ("CallCancelled", "InputUnavailable", "ProtocolError", "ToolError"),
     "tools": ("TaskClaim",),
 }
@@ -155,6 +157,7 @@ __all__ = [
     "Unauthorized",
     "UnknownOutcome",
     "UnsupportedVersion",
+    "WatchableTaskBackend",
     "audio",
     "bearer",
     "connect_http",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -17,7 +17,9 @@ from mcp_tasks_core.request_state import RequestStateKey
 from mcp_tasks_core.server.config import Recovery, ServerConfig, method_is_reserved
 from mcp_tasks_core.sources import SourceTable
 from mcp_tasks_core.store import MemoryTaskStore, TaskStore
+from mcp_tasks_trio.announcements import Announcer, entries_of
 from mcp_tasks_trio.durations import duration_ms, optional_duration_ms
+from mcp_tasks_trio.task_backends import TaskBackend
 from mcp_tasks_trio.tools import Function, Tool, is_async, make_terms, make_tool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +34,11 @@ _FAMILIES: Final[Mapping[str, str]] = {
     "resources/": "resources",
     "completion/": "completions",
 }
+# What is advertised of a family that listeners are told of. Source: subscriptions, Notification Filter
+_CHANGES: Final[Mapping[str, JSONObject]] = {
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+}
 _ASKING_METHODS: Final = frozenset({"prompts/get", "resources/read"})  # Source: mrtr, Supported Requests
 _DEFAULT_POLL_INTERVAL: Final = timedelta(seconds=1)
 
@@ -42,33 +49,6 @@ class _Unset:
 
 
 _UNSET: Final = cast("timedelta", _Unset())
-
-
-@attrs.frozen(kw_only=True)
-class EngineTask:
-    """A task of an application's own engine.
-
-    Args:
-        owner: whose it is.
-        state: the task as tasks/get shows it: taskId, status, createdAt, lastUpdatedAt, ttlMs and what belongs
-            to its status.
-    """
-
-    owner: Owner
-    state: JSONObject
-
-
-class TaskBackend(Protocol):
-    """An engine of the application's own that holds tasks and runs them. Its methods may be asynchronous."""
-
-    def read(self, task_id: TaskId) -> EngineTask | None | Awaitable[EngineTask | None]:
-        """The task now, ``None`` when there is no such task."""
-
-    def answer(self, task_id: TaskId, answers: Mapping[str, JSONObject]) -> bool | Awaitable[bool]:
-        """Take answers to outstanding questions, durably; ``False`` when there is no such task."""
-
-    def cancel(self, task_id: TaskId) -> bool | Awaitable[bool]:
-        """Take note that the task is to stop; ``False`` when there is no such task."""
 
 
 @attrs.frozen
@@ -84,7 +64,7 @@ class Method:
         return self.name in _ASKING_METHODS
 
 
-class Application:
+class Application(Announcer):
     """What one server offers. Independent of transports and event loops; one application may be served many times.
 
     Args:
@@ -98,6 +78,7 @@ class Application:
         logging: log messages may be sent to callers that ask for them.
         authorize: another rule than the owner's alone for who may touch a task: caller, access, task, its owner.
         tasks: whether calls may become tasks; ``None`` where any tool or source says so.
+        subscriptions: whether clients may listen for changes; ``False`` where no stream can be held open.
         call_limit: how long a call may be answered inline; ``None`` for as long as it likes.
         input_extension: how much longer a task is kept, each time it comes due while a question stands open;
             ``None`` to let it expire.
@@ -105,7 +86,8 @@ class Application:
         list_cache_scope: ``public`` or ``private``, for the same.
         worker_threads: functions that are not asynchronous and run at the same time, 1 or more.
         limits: the core's bounds.
-        capabilities: more families to advertise, raw.
+        capabilities: more families to advertise, raw; one that is served with ``method``, too, is advertised as it
+            stands here. ``{"tools": {}}`` lets the first tool come while the application is served.
 
     Raises:
         LocalProtocolError: a value is not one of those that are allowed.
@@ -127,6 +109,7 @@ class Application:
         logging: bool = True,
         authorize: AuthorizeTask | None = None,
         tasks: bool | None = None,
+        subscriptions: bool = True,
         call_limit: timedelta | None = None,
         input_extension: timedelta | None = None,
         list_ttl: timedelta = timedelta(minutes=1),
@@ -135,7 +118,9 @@ class Application:
         limits: Limits | None = None,
         capabilities: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(tasks=tasks)
         self.name = name
+        self.subscriptions = subscriptions
         self.server_info = _server_info(
             name=name, version=version, title=title, description=description, websiteUrl=website_url
         )
@@ -158,17 +143,12 @@ class Application:
         self._default_ttl = default_ttl
         self._default_poll_interval = default_poll_interval
         self._logging = logging
-        self._tasks = tasks
         self._capabilities = dict(capabilities or {})
-        self._tools: dict[str, Tool] = {}
+        self._families: set[str] = set()
         self._gates: list[Function] = []
         self.orphan_handler: Function | None = None
         self._methods: dict[str, Method] = {}
         self._sources: dict[str, TaskBackend] = {}
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        return self._tools
 
     @property
     def methods(self) -> Mapping[str, Method]:
@@ -251,9 +231,7 @@ class Application:
                 gate=gate,
                 local_names=local_names,
             )
-            if tool.name in self._tools:
-                raise LocalProtocolError(f"two tools are named {tool.name!r}")
-            self._tools[tool.name] = tool
+            self._add_tool(tool)
             return function
 
         return declare
@@ -305,7 +283,7 @@ class Application:
                 raise LocalProtocolError(f"a method is served by a function, not {function!r}")
             family = capability or next((f for prefix, f in _FAMILIES.items() if name.startswith(prefix)), None)
             if family is not None:
-                self._capabilities.setdefault(family, {})
+                self._families.add(family)
             self._methods[name] = Method(name, function, is_async(function))
             return function
 
@@ -331,15 +309,16 @@ class Application:
             request_state_keys: used where the application was given none.
             executor: names this process on a shared store.
         """
-        makes_tasks = bool(self._sources) or any(tool.terms.mode != "never" for tool in self._tools.values())
-        logging: JSONObject = {"logging": {}} if self._logging else {}
+        tools = self.tools
+        makes_tasks = bool(self._sources) or any(tool.terms.mode != "never" for tool in tools.values())
         return ServerConfig(
             server_info=self.server_info,
-            tools=[tool.entry for tool in self._tools.values()] or None,
+            tools=entries_of(tools) if tools or "tools" in self._capabilities else None,
             methods=frozenset(self._methods.keys()),
-            capabilities={**self._capabilities, **logging},
+            capabilities=self._advertised(),
             instructions=self.instructions,
             tasks=makes_tasks if self._tasks is None else self._tasks,
+            subscriptions=self.subscriptions,
             access=AccessRule.OWNER if self.authorize is None else AccessRule.ASK,
             sources={prefix: prefix for prefix in self._sources},
             request_state_keys=self.request_state_keys or request_state_keys,
@@ -350,6 +329,13 @@ class Application:
             list_cache_scope=self._list_cache_scope,
             limits=self.limits,
         )
+
+    def _advertised(self) -> JSONObject:
+        """The families beside tools: what the author said of one counts, whatever methods it has."""
+        changes = _CHANGES if self.subscriptions else {}
+        served: JSONObject = {family: dict(changes.get(family, {})) for family in sorted(self._families)}
+        logging: JSONObject = {"logging": {}} if self._logging else {}
+        return {**served, **self._capabilities, **logging}
 
     def new_store(self) -> TaskStore:
         """The application's store, or a fresh one in memory."""

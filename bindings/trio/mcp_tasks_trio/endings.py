@@ -61,11 +61,9 @@ async def settle(
 
 def _outcome_of(what: str, error: BaseException, channel: Channel, fail: Callable[[str], Outcome]) -> Outcome | None:
     """What an exception means for the call; the server's own end is raised again."""
+    if is_own_end(error):
+        raise error
     leaves = list(_leaves(error))
-    if any(isinstance(leaf, KeyboardInterrupt | GeneratorExit) for leaf in leaves):
-        raise error
-    if any(isinstance(leaf, anyio.get_cancelled_exc_class()) for leaf in leaves) and _loop_is_cancelling():
-        raise error
     if any(isinstance(leaf, BodyUnwound) for leaf in leaves):
         return fail("")  # the channel's verdict stands in its place
     if channel.cancel_requested and all(isinstance(leaf, CallCancelled) for leaf in leaves):
@@ -78,6 +76,14 @@ def _outcome_of(what: str, error: BaseException, channel: Channel, fail: Callabl
     if told:
         return Raised(_sendable(told[0].error, what))
     return fail(told_as_result[0].text)
+
+
+def is_own_end(error: BaseException) -> bool:
+    """Whether this exception, out of what an application declared, is the server's own end; any other is a failure."""
+    leaves = list(_leaves(error))
+    if any(isinstance(leaf, KeyboardInterrupt | GeneratorExit) for leaf in leaves):
+        return True
+    return any(isinstance(leaf, anyio.get_cancelled_exc_class()) for leaf in leaves) and _loop_is_cancelling()
 
 
 def _loop_is_cancelling() -> bool:

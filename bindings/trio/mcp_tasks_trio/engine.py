@@ -158,6 +158,12 @@ class ServerEngine:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServerEngine]:
         """Serve until the block ends; then whatever still runs is cancelled."""
+        with self._application.announcing_to(self._config, self.feed_all):
+            async with self._serving():
+                yield self
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
         try:
             async with anyio.create_task_group() as task_group:
                 self._begin(task_group)
@@ -165,7 +171,7 @@ class ServerEngine:
                 self.feed(Ticked())
                 task_group.start_soon(self._keep_time)
                 try:
-                    yield self
+                    yield
                 finally:
                     task_group.cancel_scope.cancel()
         finally:
@@ -194,6 +200,8 @@ class ServerEngine:
         self._task_group = task_group
         threads = WorkerThreads(self._application.worker_threads)
         own = OwnEngines(self._application, self.feed, task_group, threads)
+        if self._config.subscriptions:
+            own.follow_changes(self.feed_all)
         self._execution = execution = Execution(
             self._application,
             self.feed,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyio.abc import TaskGroup
 
 from mcp_tasks_core.server.effects import AskSource, Authorize, SourceOperation
-from mcp_tasks_core.server.events import AccessDecided, SourceAnswered, SourceAnswerKind
-from mcp_tasks_trio.application import Application, EngineTask, TaskBackend
+from mcp_tasks_core.server.events import AccessDecided, SourceAnswered, SourceAnswerKind, TaskChanged
+from mcp_tasks_trio.application import Application
+from mcp_tasks_trio.change_feeds import follow_all
 from mcp_tasks_trio.channels import Feed
 from mcp_tasks_trio.results import json_object
+from mcp_tasks_trio.task_backends import EngineTask, TaskBackend
 from mcp_tasks_trio.threads import WorkerThreads
 from mcp_tasks_trio.tools import Function, is_async
 
@@ -58,6 +61,15 @@ class OwnEngines:
         else:
             known = await self._either(backend.cancel, effect.task_id)
         return SourceAnswered(ticket=ticket, kind=SourceAnswerKind.ACCEPTED if known else SourceAnswerKind.UNKNOWN)
+
+    def follow_changes(self, take: Callable[[Sequence[TaskChanged]], None]) -> None:
+        """Let the engines say which tasks have changed, for as long as the server runs.
+
+        Args:
+            take: takes what they say, in the event loop.
+        """
+        backends = {id(backend): (prefix, backend) for prefix, backend in self._application.sources.items()}
+        self._task_group.start_soon(follow_all, list(backends.values()), take)
 
     def authorize(self, effect: Authorize) -> None:
         self._task_group.start_soon(self._run_authorize, effect)

@@ -13,7 +13,7 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeVar
 
@@ -22,6 +22,7 @@ import sniffio
 from anyio.abc import TaskGroup
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 _log = logging.getLogger("mcp_tasks_trio")
 
@@ -110,6 +111,33 @@ class Handover(Generic[T]):
             self._take(values)
         except Exception:
             _log.exception("%s failed on what came out of a thread", self._what)
+
+
+class JoiningHandover(Handover[H]):
+    """A ``Handover`` to which a value means nothing that is equal to one that has not been taken yet."""
+
+    def __init__(self, take: Callable[[Sequence[H]], None], what: str) -> None:
+        super().__init__(self._take_joined, what)
+        self._take_each_once = take
+        self._waiting: set[H] = set()
+
+    def give(self, value: H) -> None:
+        with self._lock:
+            if value in self._waiting or self._ended:
+                return
+            self._waiting.add(value)
+        super().give(value)
+
+    def end(self) -> None:
+        super().end()
+        with self._lock:
+            self._waiting.clear()
+
+    def _take_joined(self, values: Sequence[H]) -> None:
+        # First of all: what is given from now on may be news to whoever takes these.
+        with self._lock:
+            self._waiting.difference_update(values)
+        self._take_each_once(values)
 
 
 class _Worker:
