@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_tasks_core.request_state import RequestStateKey
     from mcp_tasks_core.server.config import Recovery, ServerConfig, ToolEntry
     from mcp_tasks_core.server.protocol import ServerProtocol
-    from mcp_tasks_core.store import MemoryTaskStore, SharedTaskStore, StoredTask, StoreError, TaskStore
+    from mcp_tasks_core.store import MemoryTaskStore, SharedTaskStore, StoreBusy, StoredTask, StoreError, TaskStore
 
 _HOMES: Final = {
     "access": ("LOCAL_OWNER", "Access", "AccessRule", "Owner"),
@@ -34,7 +34,7 @@ _HOMES: Final = {
     "request_state": ("RequestStateKey",),
     "server.config": ("Recovery", "ServerConfig", "ToolEntry"),
     "server.protocol": ("ServerProtocol",),
-    "store": ("MemoryTaskStore", "SharedTaskStore", "StoreError", "StoredTask", "TaskStore"),
+    "store": ("MemoryTaskStore", "SharedTaskStore", "StoreBusy", "StoreError", "StoredTask", "TaskStore"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -56,6 +56,7 @@ __all__ = [
     "ServerConfig",
     "ServerProtocol",
     "SharedTaskStore",
+    "StoreBusy",
     "StoreError",
     "StoredTask",
     "StreamId",

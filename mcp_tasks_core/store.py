@@ -45,6 +45,10 @@ class StoreUncertain(StoreError):
     """The store cannot say whether the change was made: read again before deciding anything."""
 
 
+class StoreBusy(StoreError):
+    """Somebody else stood in the way for as long as the store waits. Nothing was changed: to try again may help."""
+
+
 class CapacityExceeded(StoreError):
     """The store is full, for everybody or for this owner. Nothing was changed."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import attrs
 import pytest
@@ -14,7 +16,7 @@ from mcp_tasks_core.identifiers import Revision, TaskId
 from mcp_tasks_core.records import UnreadableRecord, decode_record
 from mcp_tasks_core.store import MemoryTaskStore, StoreError
 from mcp_tasks_core.testing.store_contract import row
-from mcp_tasks_sqlite import KeyMissing, SealBroken, SealedLocalTaskStore, SealedTaskStore, SealingKey
+from mcp_tasks_sqlite import KeyMissing, SealBroken, SealedLocalTaskStore, SealedTaskStore, SealingKey, sealing_key_id
 
 OLD, NEW = SealingKey("2025", b"o" * 32), SealingKey("2026", b"n" * 32)
 FRESH = os.urandom(32)
@@ -167,6 +169,18 @@ def test_a_secret_that_another_process_sealed_anew_meanwhile_is_left_as_it_is(op
     [(key_id, _)] = inner.request_state_secrets(FRESH)
     assert inner.replace_request_state_secret(key_id, b"not this one", b"x" * 32) is False
     assert inner.request_state_secrets(FRESH) == [(key_id, FRESH)]
+
+
+def test_a_secret_is_read_while_it_cannot_be_sealed_anew_and_a_later_start_does_it(path, open_store):
+    [(key_id, _)] = SealedTaskStore(open_store(), [OLD]).request_state_secrets(FRESH)
+    inner = open_store(busy_wait_ms=0)
+    with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
+        foreign.execute("BEGIN IMMEDIATE")
+        assert SealedTaskStore(inner, [NEW, OLD]).request_state_secrets(FRESH) == [(key_id, FRESH)]
+    [(_, held)] = inner.request_state_secrets(FRESH)
+    assert sealing_key_id(held) == OLD.key_id
+    assert SealedTaskStore(inner, [NEW, OLD]).request_state_secrets(FRESH) == [(key_id, FRESH)]
+    assert SealedTaskStore(inner, [NEW]).request_state_secrets(FRESH) == [(key_id, FRESH)]
 
 
 def test_a_sealed_store_can_be_checked_with_its_keys_alone(open_store, record_row):

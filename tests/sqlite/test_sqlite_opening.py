@@ -16,9 +16,9 @@ import pytest
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import TaskId
-from mcp_tasks_core.store import StoreError
+from mcp_tasks_core.store import StoreBusy, StoreError
 from mcp_tasks_core.testing.store_contract import row
-from mcp_tasks_sqlite import SqliteTaskStore, StoreNotOpened
+from mcp_tasks_sqlite import SqliteTaskStore, StoreFileBusy, StoreNotOpened
 from mcp_tasks_sqlite.opening import open_file
 from mcp_tasks_sqlite.schema import APPLICATION_ID, MIGRATIONS, needs_migration
 
@@ -235,8 +235,19 @@ def test_a_file_that_is_locked_while_it_is_to_be_made_is_refused_after_the_wait(
     path.touch(mode=0o600)
     with connect(path) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreNotOpened, match=r"another process has held .* locked for 30 ms"):
+        with pytest.raises(StoreFileBusy, match=r"another process has held .* locked for 30 ms") as said:
             SqliteTaskStore(path, busy_wait_ms=30)
+        # Those who try again look for the one, and those who give up for the other.
+        assert isinstance(said.value, StoreBusy)
+        assert isinstance(said.value, StoreNotOpened)
+
+
+def test_a_file_that_is_no_store_is_not_said_to_be_busy(path):
+    path.write_text("This is a text and no database, however long it is made." * 20)
+    path.chmod(0o600)
+    with pytest.raises(StoreNotOpened) as said:
+        SqliteTaskStore(path)
+    assert not isinstance(said.value, StoreBusy)
 
 
 # --- while it is open

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from mcp_tasks_core.identifiers import Revision, TaskId
-from mcp_tasks_core.store import CapacityExceeded, StoreError, StoreUncertain
+from mcp_tasks_core.store import CapacityExceeded, StoreBusy, StoreError, StoreUncertain
 from mcp_tasks_core.testing.store_contract import row
 from mcp_tasks_sqlite.committing import GroupCommit
 from mcp_tasks_sqlite.opening import open_file
@@ -46,7 +46,7 @@ def test_reads_go_on_and_writes_fail_cleanly_while_another_process_holds_the_wri
             StoreError, match=r"another process has held the write lock of .*tasks\.db for \d+ ms"
         ) as said:
             write()
-        assert type(said.value) is StoreError
+        assert type(said.value) is StoreBusy
         assert "nothing was changed" in str(said.value)
         assert store.load(TaskId("a")) == row("a", due_at_ms=5, executor="p1")
         assert [found.task_id for found in store.list_due(5, 10)] == ["a"]
@@ -91,6 +91,36 @@ def test_a_lock_on_the_whole_file_is_named_to_readers(path, open_store):
         greedy.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"another process has held .* locked for 20 ms"):
             open_store(busy_wait_ms=20)
+
+
+@pytest.mark.spec("C5")
+def test_a_first_write_that_meets_a_lock_on_the_whole_file_waits_for_it_like_any_other(path, open_store):
+    store = open_store(busy_wait_ms=20)
+    with closing(sqlite3.connect(path, isolation_level=None)) as greedy:
+        greedy.execute("PRAGMA locking_mode = EXCLUSIVE")
+        greedy.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match=r"has held the write lock of .*tasks\.db for [2-9]\d+ ms"):
+            store.create(row("a"))
+    assert store.create(row("a"))
+
+
+@pytest.mark.spec("C5")
+def test_a_store_is_opened_and_its_secrets_are_read_while_another_process_holds_the_write_lock(open_store, foreign):
+    [(key_id, secret)] = open_store().request_state_secrets(b"1" * 32)
+    foreign.execute("BEGIN IMMEDIATE")
+    store = open_store(busy_wait_ms=0)
+    assert store.request_state_secrets(b"2" * 32) == [(key_id, secret)] == [(key_id, b"1" * 32)]
+    with pytest.raises(StoreBusy):
+        store.hold_lease("p1", 10)
+
+
+def test_the_first_secret_of_a_store_waits_for_the_write_lock_as_any_write_does(open_store, foreign):
+    store = open_store(busy_wait_ms=0)
+    foreign.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy):
+        store.request_state_secrets(b"1" * 32)
+    foreign.execute("ROLLBACK")
+    assert [secret for _, secret in store.request_state_secrets(b"2" * 32)] == [b"2" * 32]
 
 
 # --- group commit
@@ -259,7 +289,7 @@ def test_what_each_thread_is_told_is_an_error_of_its_own(open_store, foreign):
     foreign.execute("BEGIN IMMEDIATE")
     with ThreadPoolExecutor(8) as threads:
         errors = [future.exception(60) for future in [threads.submit(store.create, row(f"t{n}")) for n in range(8)]]
-    assert {type(error) for error in errors} == {StoreError}
+    assert {type(error) for error in errors} == {StoreBusy}
     assert len({id(error) for error in errors}) == 8
 
 

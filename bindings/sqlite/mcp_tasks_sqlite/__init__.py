@@ -3,7 +3,7 @@
 The sealed stores need the extra ``encryption``; everything else needs the standard library alone.
 """
 
-from mcp_tasks_sqlite.faults import StoreNotOpened
+from mcp_tasks_sqlite.faults import StoreFileBusy, StoreNotOpened
 from mcp_tasks_sqlite.key_file import read_key_file
 from mcp_tasks_sqlite.sealing import (
     KeyMissing,
@@ -24,6 +24,7 @@ __all__ = [
     "SealingKey",
     "SqliteStoreView",
     "SqliteTaskStore",
+    "StoreFileBusy",
     "StoreNotOpened",
     "ViewedTask",
     "read_key_file",

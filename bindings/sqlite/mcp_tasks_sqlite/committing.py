@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from mcp_tasks_core.store import StoreError, StoreUncertain
-from mcp_tasks_sqlite.faults import explain, is_lock, is_storage, primary_code
+from mcp_tasks_core.store import StoreBusy, StoreError, StoreUncertain
+from mcp_tasks_sqlite.faults import explain, failure_of, is_lock, is_storage, primary_code
 from mcp_tasks_sqlite.opening import StoreFile
 
 T = TypeVar("T")
@@ -79,6 +79,7 @@ class GroupCommit:
 
         Raises:
             StoreUncertain: the disk failed while the transaction was made durable.
+            StoreBusy: another process has held the write lock for as long as one operation waits.
             StoreError: nothing was changed.
         """
         entry = _Entry(operation)
@@ -136,7 +137,7 @@ class GroupCommit:
                 for entry in batch:
                     self._attempt(entry, connection)
             except sqlite3.Error as error:
-                failure = StoreError(f"{explain(error, self._file.path)}; nothing was changed")
+                failure = failure_of(error, self._file.path)
             else:
                 failure = StoreUncertain("the transaction was interrupted while it was made durable")
                 self._commit(connection)
@@ -169,19 +170,21 @@ class GroupCommit:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")  # an interrupt came between two lines
                 connection.execute("BEGIN IMMEDIATE")
+            except StoreBusy:
+                pass  # another process has the whole file for itself, and not for long
             except StoreError as error:
                 self._fail_first(error)
                 return None
             except sqlite3.Error as error:
                 if not is_lock(error):
-                    self._fail_first(StoreError(f"{explain(error, self._file.path)}; nothing was changed"))
+                    self._fail_first(failure_of(error, self._file.path))
                     return None
             else:
                 return connection
             waited_ms = int((time.monotonic() - self._waiting[0].since) * 1000)
             if waited_ms >= self._wait_ms or self._closing.wait(pause):
                 held = f"another process has held the write lock of {self._file.path} for {waited_ms} ms"
-                self._fail_first(StoreError(f"{held}; nothing was changed"))
+                self._fail_first(StoreBusy(f"{held}; nothing was changed"))
                 return None
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
@@ -217,9 +220,9 @@ class GroupCommit:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            text = explain(error, self._file.path)
             if primary_code(error) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}:
-                raise StoreError(f"{text}; nothing was changed") from error
+                raise failure_of(error, self._file.path) from error
+            text = explain(error, self._file.path)
             raise StoreUncertain(f"{text}; whether the change was made is not known") from error
 
     def _undo(self, failure: Exception) -> None:

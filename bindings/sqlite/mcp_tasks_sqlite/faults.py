@@ -5,16 +5,21 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from mcp_tasks_core.store import StoreError
+from mcp_tasks_core.store import StoreBusy, StoreError
 
 
 class StoreNotOpened(StoreError):
     """The file cannot be used as a store; the text says why and what can be done. Nothing was changed."""
 
 
+class StoreFileBusy(StoreNotOpened, StoreBusy):
+    """Another process has kept the file locked, so that it could not be made a store; to open it again may help."""
+
+
 # Somebody else has the lock: to try again is the answer. PROTOCOL: the same, while the lock changes hands quickly.
 _LOCK_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
+_BUSY_TEXT: Final = "another process stands in the way on {path}"
 _STORAGE_TEXTS: Final[dict[int, str]] = {
     sqlite3.SQLITE_FULL: "the disk that holds {path} is full",
     sqlite3.SQLITE_READONLY: "{path} cannot be written: the file, its folder or its file system is read-only",
@@ -46,6 +51,13 @@ def is_storage(error: sqlite3.Error) -> bool:
 
 def explain(error: sqlite3.Error, path: str) -> str:
     """One clear sentence, with SQLite's own words in brackets."""
-    text = _STORAGE_TEXTS.get(primary_code(error), "SQLite refused to work on {path}")
+    otherwise = _BUSY_TEXT if is_lock(error) else "SQLite refused to work on {path}"
+    text = _STORAGE_TEXTS.get(primary_code(error), otherwise)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     return f"{text.format(path=path)} ({name}: {error})"
+
+
+def failure_of(error: sqlite3.Error, path: str) -> StoreError:
+    """What callers of the store are to be told of an error that changed nothing."""
+    kind = StoreBusy if is_lock(error) else StoreError
+    return kind(f"{explain(error, path)}; nothing was changed")

@@ -14,7 +14,7 @@ import attrs
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.store import StoreError
-from mcp_tasks_sqlite.faults import StoreNotOpened, explain, is_lock
+from mcp_tasks_sqlite.faults import StoreFileBusy, StoreNotOpened, explain, failure_of, is_lock
 from mcp_tasks_sqlite.schema import MIGRATIONS, Migration, migrate, needs_migration
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
@@ -52,6 +52,7 @@ class StoreFile:
             wait_ms: how long SQLite itself waits for a lock.
 
         Raises:
+            StoreBusy: another process has the whole file for itself, as while it repairs the log.
             StoreError: the file has gone, or cannot be opened.
         """
         self.verify_in_place()
@@ -65,7 +66,7 @@ class StoreFile:
             if reads_only:
                 connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
-            raise StoreError(explain(error, self.path)) from error
+            raise failure_of(error, self.path) from error
         return connection
 
     def verify_process(self) -> None:
@@ -105,6 +106,7 @@ def open_file(
 
     Raises:
         LocalProtocolError: the path is no path of a file.
+        StoreFileBusy: another process has kept it locked for that long.
         StoreNotOpened: the file cannot serve as a store.
     """
     absolute = _absolute(path)
@@ -243,7 +245,7 @@ def _prepare(connection: sqlite3.Connection, path: str, wait_ms: int, migrations
             if not is_lock(error):
                 raise
             if time.monotonic() >= give_up_at:
-                raise StoreNotOpened(
+                raise StoreFileBusy(
                     f"another process has held {path} locked for {wait_ms} ms, so it could not be opened"
                 ) from error
             time.sleep(_LOCK_PAUSE_SECONDS)

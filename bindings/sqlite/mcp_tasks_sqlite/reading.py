@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mcp_tasks_core.store import StoredTask, StoreError
+from mcp_tasks_core.store import StoreBusy, StoredTask, StoreError
 from mcp_tasks_core.tasks import TERMINAL
 from mcp_tasks_sqlite.faults import explain, is_lock
 from mcp_tasks_sqlite.opening import StoreFile
@@ -64,6 +64,7 @@ class ReadConnections:
         """All rows of the answer.
 
         Raises:
+            StoreBusy: another process has had the whole file for itself for all of the wait.
             StoreError: the file cannot be read.
         """
         if self._closed:
@@ -78,7 +79,7 @@ class ReadConnections:
             connection.close()
             if is_lock(error):
                 text = f"another process has kept {self._file.path} from being read for {self._wait_ms} ms"
-                raise StoreError(text) from error
+                raise StoreBusy(text) from error
             raise StoreError(explain(error, self._file.path)) from error
         except (OverflowError, UnicodeError) as error:
             self._give_back(connection)

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import attrs
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import Revision, TaskId
-from mcp_tasks_core.store import SharedTaskStore, StoredTask, StoreError, TaskStore
+from mcp_tasks_core.store import SharedTaskStore, StoreBusy, StoredTask, StoreError, TaskStore
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -205,7 +206,9 @@ class SealedTaskStore(SealedLocalTaskStore):
         for key_id, held, secret in secrets:
             # Secrets have no end of their own: sealed anew, they do not keep an old key in use for ever.
             if sealing_key_id(held) != self._sealing and isinstance(self._shared, _ReplacesSecrets):
-                self._shared.replace_request_state_secret(key_id, held, self._seal(secret, bound))
+                # One that cannot be written now is read all the same, and sealed anew by a later start.
+                with suppress(StoreBusy):
+                    self._shared.replace_request_state_secret(key_id, held, self._seal(secret, bound))
         return [(key_id, secret) for key_id, _, secret in secrets]
 
 

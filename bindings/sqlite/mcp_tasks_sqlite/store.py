@@ -73,6 +73,7 @@ class SqliteTaskStore:
 
     Raises:
         LocalProtocolError: an argument is not as said here.
+        StoreFileBusy: a new file, or one of an earlier version, was locked for longer than ``busy_wait_ms``.
         StoreNotOpened: the file cannot serve as a store, and why.
     """
 
