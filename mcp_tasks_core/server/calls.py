@@ -318,7 +318,7 @@ class Calls:
             raise self._storing.trouble(f"creating task {row.task_id}", answer)
         if not _is_one_task(record, loaded[1].record):
             raise self._id_taken(row.task_id)
-        self._storing.stored(row.task_id, loaded[1].record)
+        self._storing.stored(loaded[0], loaded[1].record)
         return loaded[1]
 
     def _end_unannounced(self, task_id: TaskId) -> Step[None]:

@@ -19,17 +19,29 @@ class UnknownCursor(Exception):
     """A cursor that this server did not give out, or whose tool is gone."""
 
 
-def discover_result(config: ServerConfig) -> JSONObject:
-    """The ``DiscoverResult``, without serverInfo. The same for every caller."""
+_SUBSCRIBABLE = ("tools", "prompts", "resources")
+_SUBSCRIPTION_MEMBERS = ("listChanged", "subscribe")
+
+
+def server_capabilities(config: ServerConfig) -> JSONObject:
+    """What the server says that it can: what discover shows, and what a subscription may therefore agree to."""
     capabilities = dict(config.capabilities)
     if config.tools is not None:
-        capabilities["tools"] = {}
-    if config.tasks:
-        capabilities = advertise_tasks(capabilities)
+        capabilities["tools"] = {"listChanged": True, **(capabilities.get("tools") or {})}
+    if not config.subscriptions:
+        for family in _SUBSCRIBABLE:
+            if isinstance(capabilities.get(family), dict):
+                said = capabilities[family].items()
+                capabilities[family] = {name: value for name, value in said if name not in _SUBSCRIPTION_MEMBERS}
+    return advertise_tasks(capabilities) if config.tasks else capabilities
+
+
+def discover_result(config: ServerConfig) -> JSONObject:
+    """The ``DiscoverResult``, without serverInfo. The same for every caller."""
     result: JSONObject = {
         "resultType": "complete",
         "supportedVersions": list(SUPPORTED_VERSIONS),
-        "capabilities": capabilities,
+        "capabilities": server_capabilities(config),
         "ttlMs": config.list_ttl_ms,
         "cacheScope": config.list_cache_scope,
     }

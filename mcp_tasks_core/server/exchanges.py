@@ -24,6 +24,7 @@ class Exchange:
         "invocation",
         "meta",
         "method",
+        "own_stream",
         "owner",
         "progress",
         "request_id",
@@ -40,6 +41,7 @@ class Exchange:
         owner: Owner,
         meta: RequestMeta,
         headers: RoutingHeaders | None = None,
+        own_stream: bool = False,
     ) -> None:
         self.stream_id = stream_id
         self.request_id = request_id
@@ -48,6 +50,7 @@ class Exchange:
         self.owner = owner
         self.meta = meta
         self.headers = headers
+        self.own_stream = own_stream
         self.closed = False
         self.ticket: Ticket | None = None
         self.invocation: Ticket | None = None

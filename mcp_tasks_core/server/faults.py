@@ -39,6 +39,11 @@ TOO_MANY_REQUESTS: Final = ErrorObject(
     "Too many requests are in progress here; wait for answers first",
     {"reason": "busy", "retryable": True},
 )
+TOO_MANY_SUBSCRIPTIONS: Final = ErrorObject(
+    INTERNAL_ERROR,
+    "Too many subscriptions are open here; end some first, or poll",
+    {"reason": "busy", "retryable": True},
+)
 DUPLICATE_ID: Final = ErrorObject(INVALID_REQUEST, "A request with this id is still in progress")
 TASKS_NOT_DECLARED: Final = ErrorObject(
     MISSING_REQUIRED_CLIENT_CAPABILITY,

@@ -67,13 +67,30 @@ class NativeSources:
         Raises:
             Refusal: there is none for this caller, or the source cannot say.
         """
+        owner, state = yield from self.read(source, task_id, caller)
+        if not (yield from self._storing.may_access(caller, access, task_id, owner)):
+            raise Refusal(faults.TASK_NOT_FOUND)
+        return self.fit(source, task_id, state)
+
+    def read(self, source: str, task_id: TaskId, caller: Owner) -> Step[tuple[Owner, JSONObject]]:
+        """Whose task it is, and what the source says of it: for nobody's eyes before ``fit`` has passed it.
+
+        Raises:
+            Refusal: there is none, or the source cannot say.
+        """
         answer = yield self._need(source, SourceOperation.READ, task_id, caller, _NO_ANSWERS)
         self._check(source, task_id, answer, SourceAnswerKind.STATE)
         owner, state = answer.owner, answer.state
         if owner is None or not isinstance(state, dict):
             raise self._unfit(source, task_id, "a state needs an owner and an object")
-        if not (yield from self._storing.may_access(caller, access, task_id, owner)):
-            raise Refusal(faults.TASK_NOT_FOUND)
+        return owner, state
+
+    def fit(self, source: str, task_id: TaskId, state: JSONObject) -> JSONObject:
+        """The state as tasks/get may show it.
+
+        Raises:
+            Refusal: it may not be shown.
+        """
         try:
             return _fit_state(state, task_id)
         except (DecodeError, UnfitResult) as problem:

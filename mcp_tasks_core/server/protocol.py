@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mcp_tasks_core.errors import LocalProtocolError
-from mcp_tasks_core.identifiers import Instant, JSONObject, StreamId
+from mcp_tasks_core.identifiers import Instant, JSONObject, StreamId, TaskId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.calls import Calls
 from mcp_tasks_core.server.catalogue import Catalogue, UnknownCursor, discover_result
@@ -26,15 +26,21 @@ from mcp_tasks_core.server.events import (
     InputNeeded,
     InputWithdrawn,
     LeaseHeld,
+    ListChanged,
+    ListKind,
     MessageReceived,
     MessageRefused,
     MethodAnswered,
     OrphansListed,
+    ResourceUpdated,
     ServerEvent,
+    ShutdownBegan,
     SourceAnswered,
     StoreConflicted,
     StoreFailed,
+    StreamBlocked,
     StreamClosed,
+    StreamUnblocked,
     TaskChanged,
     TaskDeleted,
     TaskLoaded,
@@ -59,6 +65,7 @@ from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.rounds import Rounds
 from mcp_tasks_core.server.sharing import Sharing
 from mcp_tasks_core.server.storing import Refusal, Storing
+from mcp_tasks_core.server.subscriptions import Subscriptions
 from mcp_tasks_core.server.task_methods import TaskMethods
 from mcp_tasks_core.server.work import Work
 from mcp_tasks_core.wire.jsonrpc import Notification, Request, encode_id
@@ -101,7 +108,9 @@ class ServerProtocol:
         lease = Lease(self._machine, self._storing)
         self._calls = Calls(self._machine, self._storing, native, self._work, self._replies, rounds, lease)
         self._tasks = TaskMethods(self._machine, self._storing, native, self._work, self._replies)
-        self._sharing = Sharing(self._machine, self._storing, self._work, lease, self._expiry)
+        self._subscriptions = Subscriptions(self._machine, self._storing, native, self._exchanges, self._replies)
+        self._storing.note_state = self._subscriptions.tasks.stored
+        self._sharing = Sharing(self._machine, self._storing, self._work, lease, self._expiry, self._changed)
         self._replace_tools(config.tools or ())
         self._discovered = self._machine.codec.encode(self._replies.with_server_info(discover_result(config)))
         self._methods = self._method_table()
@@ -116,6 +125,8 @@ class ServerProtocol:
             methods["tasks/get"] = self._tasks.get
             methods["tasks/update"] = self._tasks.update
             methods["tasks/cancel"] = self._tasks.cancel
+        if self._config.subscriptions:
+            methods["subscriptions/listen"] = self._subscriptions.listen
         for name in self._config.methods:
             methods[name] = self._call_method
         return methods
@@ -144,7 +155,8 @@ class ServerProtocol:
     def deadline(self) -> int | None:
         """Monotonic milliseconds at which ``Ticked`` is wanted next, ``None`` for never. Any event may change it."""
         earliest = self._machine.next_expiry_ms
-        for moment in (self._work.deadline_ms, self._expiry.deadline_ms, self._sharing.deadline_ms):
+        parts = (self._work, self._expiry, self._sharing, self._subscriptions)
+        for moment in (part.deadline_ms for part in parts):
             if moment is not None and (earliest is None or moment < earliest):
                 earliest = moment
         return earliest
@@ -168,6 +180,16 @@ class ServerProtocol:
     def open_tickets(self) -> int:
         """How many effects still want an answer."""
         return self._machine.open_tickets
+
+    @property
+    def open_subscriptions(self) -> int:
+        """How many subscriptions are open, or being opened."""
+        return self._subscriptions.open_count
+
+    @property
+    def watched_tasks(self) -> int:
+        """How many tasks are watched by subscriptions."""
+        return len(self._subscriptions.tasks)
 
     @property
     def busy_tasks(self) -> int:
@@ -211,20 +233,37 @@ class ServerProtocol:
             case StreamClosed():
                 for exchange in self._exchanges.of_stream(event.stream_id):
                     self._abandon(exchange, "the stream was closed")
+            case StreamBlocked():
+                self._subscriptions.stream_blocked(event.stream_id)
+            case StreamUnblocked():
+                self._subscriptions.stream_unblocked(event.stream_id)
+            case ShutdownBegan():
+                self._subscriptions.shut_down()
+            case ListChanged():
+                self._subscriptions.list_changed(event)
+            case ResourceUpdated():
+                self._subscriptions.resource_updated(event)
             case ToolsReplaced():
                 if self._config.tools is None:
                     raise LocalProtocolError("a server that was configured without tools has none to replace")
                 check_tools(event.tools, tasks=self._config.tasks)
                 self._replace_tools(event.tools)
+                self._subscriptions.list_changed(ListChanged(ListKind.TOOLS))
             case TaskChanged():
-                self._work.reconcile(event.task_id)
+                self._changed(event.task_id)
             case Ticked():
                 self._machine.expire()
                 self._work.tick()
                 self._expiry.tick(self._storing, self._work)
                 self._sharing.tick()
+                self._subscriptions.tick()
             case _:
                 raise LocalProtocolError(f"{event!r} is no event that a server can handle")
+
+    def _changed(self, task_id: TaskId) -> None:
+        """Somebody may have changed this task."""
+        self._work.reconcile(task_id)
+        self._subscriptions.tasks.changed(task_id)
 
     def _received(self, event: MessageReceived) -> None:
         stream_id = event.stream_id
@@ -255,7 +294,9 @@ class ServerProtocol:
             self._replies.refuse(stream_id, request.id, faults.TOO_MANY_REQUESTS, request.method)
             return
         id_bytes = encode_id(request.id, self._machine.codec)
-        exchange = Exchange(stream_id, request.id, id_bytes, request.method, event.owner, verdict.meta, headers)
+        exchange = Exchange(
+            stream_id, request.id, id_bytes, request.method, event.owner, verdict.meta, headers, event.own_stream
+        )
         self._exchanges.add(exchange)
         try:
             self._methods[request.method](exchange, request.params)
@@ -276,6 +317,7 @@ class ServerProtocol:
     def _abandon(self, exchange: Exchange, reason: str) -> None:
         """Send nothing more for this request. A call is stopped; what is being stored goes on to its end."""
         self._exchanges.remove(exchange)
+        self._subscriptions.forget(exchange)
         ticket = exchange.invocation
         if ticket is not None:
             self._machine.drop(ticket)

@@ -7,6 +7,8 @@ only one does. Hints of change come from the store; re-reading everything that r
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mcp_tasks_core.errors import INTERNAL_ERROR, ErrorObject
 from mcp_tasks_core.identifiers import TaskId
 from mcp_tasks_core.lifecycle import Adopt, Cancel, Fail, apply
@@ -29,14 +31,27 @@ WORKER_LOST = ErrorObject(
 
 
 class Sharing:
-    """What a process on a shared store does from time to time. Does nothing where ``executor`` is not configured."""
+    """What a process on a shared store does from time to time. Does nothing where ``executor`` is not configured.
 
-    def __init__(self, machine: Machine, storing: Storing, work: Work, lease: Lease, expiry: Expiry) -> None:
+    Args:
+        changed: told of each task that any process may have changed.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        storing: Storing,
+        work: Work,
+        lease: Lease,
+        expiry: Expiry,
+        changed: Callable[[TaskId], None],
+    ) -> None:
         self._machine = machine
         self._storing = storing
         self._work = work
         self._lease = lease
         self._expiry = expiry
+        self._changed = changed
         first_ms = None if lease.executor is None else 0
         self._lease_ms = first_ms
         self._hints_ms = first_ms
@@ -134,7 +149,7 @@ class Sharing:
         if len(answer.task_ids) >= limits.hints_max:
             self._hints_ms = self._machine.now.monotonic_ms
         for task_id in dict.fromkeys(answer.task_ids):
-            self._work.reconcile(task_id)
+            self._changed(task_id)
 
     # --- the dead
 

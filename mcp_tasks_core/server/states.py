@@ -18,21 +18,34 @@ from mcp_tasks_core.wire.json import JsonCodec
 class TaskState:
     """One stored state of a task: its record, and what tasks/get says of it once somebody asks."""
 
-    __slots__ = ("_body", "payload", "record")
+    __slots__ = ("_body", "_members", "payload", "record")
 
     def __init__(self, payload: bytes, record: TaskRecord) -> None:
         self.payload = payload
         self.record = record
         self._body: bytes | None = None
+        self._members: bytes | None = None
 
-    def body(self, codec: JsonCodec, meta: JSONObject | None) -> bytes:
-        """The result of tasks/get, encoded."""
+    def members(self, codec: JsonCodec) -> bytes:
+        """The members of the ``DetailedTask``, encoded, without the braces around them."""
+        if self._members is None:
+            self._members = members_of(state_to_wire(self.record), codec)
+        return self._members
+
+    def body(self, codec: JsonCodec, end: bytes) -> bytes:
+        """The result of tasks/get, encoded; ``end`` is what follows the task's own members."""
         if self._body is None:
-            result: JSONObject = {"resultType": "complete", **state_to_wire(self.record)}
-            if meta is not None:
-                result["_meta"] = meta
-            self._body = codec.encode(result)
+            self._body = b'{"resultType":"complete",' + self.members(codec) + end
         return self._body
+
+
+def members_of(wire: JSONObject, codec: JsonCodec) -> bytes:
+    """The members of an object that has some, encoded, without the braces around them.
+
+    Raises:
+        JsonError: it holds what JSON cannot.
+    """
+    return codec.encode(wire).strip()[1:-1]
 
 
 class TaskStates:
@@ -41,7 +54,8 @@ class TaskStates:
     def __init__(self, config: ServerConfig, codec: JsonCodec) -> None:
         self._codec = codec
         self._limits = config.limits
-        self._meta = None if config.server_info is None else {META_SERVER_INFO: config.server_info}
+        meta = None if config.server_info is None else {META_SERVER_INFO: config.server_info}
+        self._end = b"}" if meta is None else b',"_meta":' + codec.encode(meta) + b"}"
         self._kept: dict[TaskId, TaskState] = {}
 
     def of(self, row: StoredTask) -> TaskState:
@@ -73,4 +87,8 @@ class TaskStates:
         self._kept.pop(task_id, None)
 
     def body(self, state: TaskState) -> bytes:
-        return state.body(self._codec, self._meta)
+        return state.body(self._codec, self._end)
+
+    def members(self, state: TaskState) -> bytes:
+        """What every listener to the task gets, encoded once; see ``TaskState.members``."""
+        return state.members(self._codec)

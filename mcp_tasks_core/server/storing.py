@@ -65,6 +65,7 @@ class Storing:
     def __init__(self, machine: Machine, note_due: Callable[[int | None], None]) -> None:
         self._machine = machine
         self._note_due = note_due
+        self.note_state: Callable[[StoredTask], None] = _nobody_watches
         self._wait_ms = machine.limits.answer_wait_ms
 
     def load(self, task_id: TaskId) -> Step[tuple[StoredTask, TaskState] | None]:
@@ -73,12 +74,24 @@ class Storing:
         Raises:
             Refusal: the store does not answer, or holds what cannot be read.
         """
+        row = yield from self.load_row(task_id)
+        return None if row is None else (row, self.state_of(row))
+
+    def load_row(self, task_id: TaskId) -> Step[StoredTask | None]:
+        """The newest row, not looked into yet.
+
+        Raises:
+            Refusal: the store does not answer.
+        """
         answer = yield Need(lambda ticket: LoadTask(ticket, task_id), LOAD_ANSWERS, self._wait_ms)
         if type(answer) is not TaskLoaded:
             raise self.trouble(f"reading task {task_id}", answer)
-        if answer.row is None:
-            return None
-        return answer.row, self.state_of(answer.row)
+        return answer.row
+
+    def is_foreign(self, row: StoredTask, caller: Owner) -> bool:
+        """Whether the owner's rule alone keeps this caller out. Told by the row, so that a task of somebody else's
+        costs no more work than an unknown one."""
+        return self._machine.config.access is AccessRule.OWNER and row.owner != (caller.tenant, caller.subject)
 
     def state_of(self, row: StoredTask) -> TaskState:
         try:
@@ -138,12 +151,12 @@ class Storing:
             if after is before:
                 if unsure:
                     # An earlier attempt may have been made all the same: whoever watches has not heard of it.
-                    self.stored(task_id, after)
+                    self.stored(row, after)
                 return Change(before, before, unsure)
             swapped = self.row(after, Revision(row.revision + 1))
             answer = yield self.store(swapped)
             if type(answer) is TaskStored:
-                self.stored(task_id, after)
+                self.stored(swapped, after)
                 return Change(before, after)
             if type(answer) is StoreFailed and not answer.uncertain:
                 raise self.trouble(f"changing task {task_id}", answer)
@@ -151,7 +164,7 @@ class Storing:
                 self._machine.report(Severity.WARNING, f"whether a change of task {task_id} was stored is unknown yet")
                 made = yield from self.was_stored(swapped)
                 if made:
-                    self.stored(task_id, after)
+                    self.stored(swapped, after)
                     return Change(before, after)
                 unsure = True
         self._machine.report(Severity.ERROR, f"task {task_id} was changed by others at every attempt")
@@ -170,10 +183,11 @@ class Storing:
         loaded = yield from self.load(row.task_id)
         return loaded is not None and loaded[0].revision == row.revision and loaded[0].payload == row.payload
 
-    def stored(self, task_id: TaskId, record: TaskRecord) -> None:
-        """What follows every stored state."""
+    def stored(self, row: StoredTask, record: TaskRecord) -> None:
+        """What follows every stored state: ``row`` is the one that holds it."""
         self._note_due(due_at_ms(record, self._machine.limits))
-        self._machine.emit(PublishChange(task_id))
+        self._machine.emit(PublishChange(row.task_id))
+        self.note_state(row)
 
     def delete(self, row: StoredTask) -> Step[None]:
         """Delete a row that nobody changed meanwhile.
@@ -204,3 +218,7 @@ class Storing:
             raise Refusal(faults.INTERNAL)
         allowed: bool = answer.allowed
         return allowed is True
+
+
+def _nobody_watches(row: StoredTask) -> None:
+    """Until somebody wants to know of stored states."""

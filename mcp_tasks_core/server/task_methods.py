@@ -167,10 +167,10 @@ class TaskMethods:
         Raises:
             Refusal: unknown, gone, expired or foreign.
         """
-        loaded = yield from self._storing.load(task_id)
-        if loaded is None:
+        row = yield from self._storing.load_row(task_id)
+        if row is None or self._storing.is_foreign(row, exchange.owner):
             raise Refusal(faults.TASK_NOT_FOUND)
-        state = loaded[1]
+        state = self._storing.state_of(row)
         if not (yield from self._storing.may_access(exchange.owner, access, task_id, state.record.owner)):
             raise Refusal(faults.TASK_NOT_FOUND)
         if state.record.expired:

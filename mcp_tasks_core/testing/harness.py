@@ -30,6 +30,7 @@ from mcp_tasks_core.server.effects import (
     AskSource,
     Authorize,
     CallMethod,
+    CutStream,
     DeleteTask,
     Frame,
     HoldLease,
@@ -81,6 +82,7 @@ from mcp_tasks_core.store import (
 )
 from mcp_tasks_core.tasks import TaskRecord
 from mcp_tasks_core.testing.faults import StoreFault
+from mcp_tasks_core.testing.listening import Listening
 from mcp_tasks_core.testing.messages import as_bytes, request_message, request_meta
 
 START: Final = Instant(wall_ms=1_785_232_800_000, monotonic_ms=1_000_000)  # 2026-07-28T10:00:00Z
@@ -162,6 +164,7 @@ class ServerHarness:
         self.effects: list[ServerEffect] = []
         self.sent: list[Frame] = []
         self.calls: list[Call] = []
+        self.listenings: list[Listening] = []
         self.before_store: Callable[[StoreEffect], None] | None = None
         self._faults: dict[type[StoreEffect], deque[StoreFault | None]] = {}
         self._held: deque[Callable[[], ServerEvent]] = deque()
@@ -230,16 +233,57 @@ class ServerHarness:
         capabilities: Mapping[str, Any] | None = None,
         declare_tasks: bool = True,
         meta: Mapping[str, Any] | None = None,
+        own_stream: bool = False,
         **members: Any,
     ) -> RequestId:
-        """Send a request, answered or not; gives its id. Arguments as for ``request``."""
+        """Send a request, answered or not; gives its id. Arguments as for ``request``.
+
+        Args:
+            own_stream: the stream is this request's alone.
+        """
         if id is None:
-            self._ids += 1
-            id = self._ids  # noqa: A001 - the wire's own word
+            id = self.next_id()  # noqa: A001 - the wire's own word
         own_meta = request_meta(capabilities=capabilities, tasks=declare_tasks, **(meta or {}))
         message = request_message(id, method, {"_meta": own_meta, **(params or {}), **members})
-        self.send(as_bytes(message), stream=stream, owner=owner)
+        self.send(as_bytes(message), stream=stream, owner=owner, own_stream=own_stream)
         return id
+
+    def next_id(self) -> int:
+        """A request id that was not used here."""
+        self._ids += 1
+        return self._ids
+
+    def listen(
+        self,
+        *task_ids: str,
+        id: RequestId | None = None,  # noqa: A002 - the wire's own word
+        stream: StreamId = STREAM,
+        owner: Owner = LOCAL_OWNER,
+        own_stream: bool = False,
+        declare_tasks: bool = True,
+        **notifications: Any,
+    ) -> Listening:
+        """Open a subscription, whose every message is judged as it comes; see ``Listening``.
+
+        Args:
+            task_ids: tasks to listen to, if any.
+            notifications: other members of the filter, in wire names.
+        """
+        if id is None:
+            id = self.next_id()  # noqa: A001 - the wire's own word
+        asked = {**({"taskIds": list(task_ids)} if task_ids else {}), **notifications}
+        listening = Listening(id, stream, asked)
+        self.listenings.append(listening)
+        self.begin(
+            "subscriptions/listen",
+            {"notifications": asked},
+            id=id,
+            stream=stream,
+            owner=owner,
+            own_stream=own_stream,
+            declare_tasks=declare_tasks,
+        )
+        return listening
 
     def notify(self, method: str, params: JSONObject, *, stream: StreamId = STREAM) -> list[JSONObject]:
         """Send a notification; gives the frames that came of it."""
@@ -249,9 +293,11 @@ class ServerHarness:
         """Send ``notifications/cancelled`` for a request; gives the frames that came of it."""
         return self.notify("notifications/cancelled", {"requestId": request_id}, stream=stream)
 
-    def send(self, raw: bytes, *, stream: StreamId = STREAM, owner: Owner = LOCAL_OWNER) -> list[JSONObject]:
+    def send(
+        self, raw: bytes, *, stream: StreamId = STREAM, owner: Owner = LOCAL_OWNER, own_stream: bool = False
+    ) -> list[JSONObject]:
         """Hand in the bytes of one message; gives the frames that came of it, decoded."""
-        return self._frames_of(lambda: self.feed(MessageReceived(stream, raw, owner)))
+        return self._frames_of(lambda: self.feed(MessageReceived(stream, raw, owner, own_stream=own_stream)))
 
     def close_stream(self, stream: StreamId = STREAM) -> None:
         self.feed(StreamClosed(stream))
@@ -391,6 +437,10 @@ class ServerHarness:
             match effect:
                 case Frame():
                     self.sent.append(effect)
+                    self._show_listeners(effect)
+                case CutStream():
+                    for listening in self._listenings_on(effect.stream_id):
+                        listening.take_cut()
                 case LoadTask() | StoreTask() | ListDue() | DeleteTask() | HoldLease() | ListOrphans() | ListChanges():
                     event = self._answer_of_store(effect)
                 case InvokeTool():
@@ -408,6 +458,16 @@ class ServerHarness:
                     pass
             if event is not None:
                 self._events.append(event)
+
+    def _show_listeners(self, frame: Frame) -> None:
+        listenings = self._listenings_on(frame.stream_id)
+        if listenings:
+            message = decoded(frame)
+            for listening in listenings:
+                listening.take(message)
+
+    def _listenings_on(self, stream_id: StreamId) -> list[Listening]:
+        return [listening for listening in self.listenings if listening.stream_id == stream_id]
 
     def _event_of(self, call: Call, reply: Reply) -> ServerEvent | None:
         match reply:

@@ -36,7 +36,11 @@ def bench(methods: dict[str, Any] | None = None, **config: Any) -> ServerHarness
 def test_discover_tells_versions_capabilities_and_how_long_it_may_be_kept() -> None:
     result = bench(instructions="Be kind", capabilities={"prompts": {}}).request("server/discover")["result"]
     assert result["supportedVersions"] == ["2026-07-28"]
-    assert result["capabilities"] == {"prompts": {}, "tools": {}, "extensions": {TASKS_EXTENSION: {}}}
+    assert result["capabilities"] == {
+        "prompts": {},
+        "tools": {"listChanged": True},
+        "extensions": {TASKS_EXTENSION: {}},
+    }
     assert (result["instructions"], result["ttlMs"], result["cacheScope"]) == ("Be kind", 60_000, "private")
 
 
@@ -129,9 +133,14 @@ def test_an_application_cannot_serve_what_is_the_cores_or_the_extensions(method:
         ServerConfig(methods=frozenset({method}))
 
 
-def test_subscriptions_are_not_there_yet() -> None:
-    server = bench()
-    assert server.request("subscriptions/listen", notifications={"taskIds": ["t"]})["error"]["code"] == -32601
+@pytest.mark.spec("N3", "S3")
+def test_switched_off_subscriptions_do_not_exist_and_discover_says_so() -> None:
+    families = {"prompts": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True}}
+    server = bench(subscriptions=False, capabilities=families)
+    error = server.request("subscriptions/listen", notifications={"taskIds": ["t"]})["error"]
+    assert error["code"] == -32601
+    shown = server.request("server/discover")["result"]["capabilities"]
+    assert shown == {"prompts": {}, "resources": {}, "tools": {}, "extensions": {TASKS_EXTENSION: {}}}
 
 
 # --- tools that can run as a task only

@@ -1,0 +1,145 @@
+"""One subscription: what it agreed to, what waits to be sent on it, and the bytes of its messages.
+
+Whatever several listeners get is encoded once; each message adds the subscription's own id to it.
+
+Source: subscriptions; tasks, Task Status Notifications; cancellation, Behavior Requirements.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from mcp_tasks_core.access import Owner
+from mcp_tasks_core.capabilities import META_SUBSCRIPTION_ID
+from mcp_tasks_core.identifiers import StreamId, TaskId
+from mcp_tasks_core.server.agreement import Agreement
+from mcp_tasks_core.server.events import ListKind
+from mcp_tasks_core.server.exchanges import Exchange
+
+_ID_FOLLOWS: Final = b'"_meta":{"' + META_SUBSCRIPTION_ID.encode("ascii") + b'":'
+
+
+def _notification(method: str) -> bytes:
+    """The beginning of a notification, up to the subscription's id."""
+    return b'{"jsonrpc":"2.0","method":"' + method.encode("ascii") + b'","params":{' + _ID_FOLLOWS
+
+
+_ACKNOWLEDGED: Final = _notification("notifications/subscriptions/acknowledged")
+_TASK: Final = _notification("notifications/tasks")
+_CANCELLED: Final = _notification("notifications/cancelled")
+_UPDATED: Final = _notification("notifications/resources/updated")
+_LIST_CHANGED: Final = {kind: _notification(f"notifications/{kind.value}/list_changed") for kind in ListKind}
+_END: Final = b"}}}"
+
+
+class WatchedTask:
+    """A task that one listener or more waits for.
+
+    ``ending`` is the end of each message about its newest state, ``None`` before anything is known of it. The
+    revision is that of the store; states of an application's own engine have none.
+    """
+
+    __slots__ = (
+        "again", "caller", "ending", "is_terminal", "joining", "listeners", "looking", "rechecks", "revision",
+        "source", "task_id",
+    )  # fmt: skip
+
+    def __init__(self, task_id: TaskId, source: str | None, caller: Owner) -> None:
+        self.task_id = task_id
+        self.source = source
+        self.caller = caller
+        self.listeners: dict[Subscription, None] = {}
+        self.joining: list[Subscription] = []
+        self.revision = 0
+        self.ending: bytes | None = None
+        self.is_terminal = False
+        self.looking = False
+        self.again = False
+        self.rechecks = False
+
+
+Subject: TypeAlias = WatchedTask | ListKind | str
+"""What a message is about: a task, a list, or the URI of a resource. The newest message about each counts."""
+
+
+class Channel:
+    """One stream that carries subscriptions, and whether its reader keeps up.
+
+    ``flowing`` while messages are sent as they come. Otherwise each subscription keeps what they would be about.
+    """
+
+    __slots__ = ("blocked", "filled_ms", "flowing", "left_bytes", "stream_id", "subscriptions")
+
+    def __init__(self, stream_id: StreamId) -> None:
+        self.stream_id = stream_id
+        self.subscriptions: dict[Exchange, Subscription] = {}
+        self.flowing = True
+        self.blocked = False
+        self.left_bytes = 0
+        self.filled_ms = -1
+
+
+class Subscription:
+    """A ``subscriptions/listen`` request in progress. ``open`` once it is acknowledged, ``ended`` for good.
+
+    Args:
+        agreement: what it is about; the tasks in ``tasks`` are those that were found, and have not ended since.
+    """
+
+    __slots__ = ("agreement", "channel", "ended", "ending", "exchange", "joining", "open", "tasks", "waiting")
+
+    def __init__(self, exchange: Exchange, channel: Channel, agreement: Agreement) -> None:
+        self.exchange = exchange
+        self.channel = channel
+        self.agreement = agreement
+        self.tasks: dict[WatchedTask, bytes | None] = {}  # with the state that was sent last
+        self.joining = 0  # tasks that are still looked for
+        self.waiting: dict[Subject, None] = {}
+        self.open = False
+        self.ending = False  # gracefully, once nothing waits any longer
+        self.ended = False
+
+    @property
+    def asked_tasks(self) -> int:
+        return len(self.agreement.task_ids or ())
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing can ever be sent on it any more."""
+        return not self.tasks and not self.agreement.lists and not self.agreement.uris
+
+    # --- its messages
+
+    def acknowledgement(self, agreed: bytes) -> tuple[bytes, ...]:
+        """Args: agreed: the filter, encoded."""
+        return (_ACKNOWLEDGED, self.exchange.id_bytes, b'},"notifications":' + agreed + b"}}")
+
+    def task_state(self, ending: bytes) -> tuple[bytes, ...]:
+        """Args: ending: ``WatchedTask.ending``, the same bytes for every listener."""
+        return (_TASK, self.exchange.id_bytes, ending)
+
+    def list_changed(self, kind: ListKind) -> tuple[bytes, ...]:
+        return (_LIST_CHANGED[kind], self.exchange.id_bytes, _END)
+
+    def resource_updated(self, uri: bytes) -> tuple[bytes, ...]:
+        """Args: uri: encoded."""
+        return (_UPDATED, self.exchange.id_bytes, b'},"uri":' + uri + b"}}")
+
+    def result(self, server_info: bytes) -> tuple[bytes, ...]:
+        """The graceful end.
+
+        Args:
+            server_info: the member of ``_meta`` with a comma before it, or nothing.
+        """
+        request_id = self.exchange.id_bytes
+        result = b',"result":{"resultType":"complete",' + _ID_FOLLOWS
+        return (b'{"jsonrpc":"2.0","id":', request_id, result, request_id, server_info + b"}}}")
+
+    def cancelled(self, reason: bytes) -> tuple[bytes, ...]:
+        """The end as a channel is told of that other requests share.
+
+        Args:
+            reason: encoded, for people.
+        """
+        request_id = self.exchange.id_bytes
+        return (_CANCELLED, request_id, b'},"requestId":', request_id, b',"reason":' + reason + b"}}")

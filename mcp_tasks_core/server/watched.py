@@ -1,0 +1,298 @@
+"""Tasks that somebody listens to: the newest state that is known of each, and when it is looked at next.
+
+Hints tell that a look is worth it, nothing else: what is shown is what was read, or what this process itself has just
+stored. One look at a task at a time, so that states come in the order in which they were; and one at the latest after
+``reconcile_interval_ms``, so that a lost hint costs no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from mcp_tasks_core.access import Access, Owner
+from mcp_tasks_core.errors import ErrorObject
+from mcp_tasks_core.identifiers import JSONObject, TaskId
+from mcp_tasks_core.server import faults
+from mcp_tasks_core.server.effects import Severity
+from mcp_tasks_core.server.machine import Machine, Procedure
+from mcp_tasks_core.server.native import NativeSources
+from mcp_tasks_core.server.states import members_of
+from mcp_tasks_core.server.storing import Refusal, Step, Storing
+from mcp_tasks_core.server.subscription import Subscription, WatchedTask
+from mcp_tasks_core.store import StoredTask
+from mcp_tasks_core.tasks import TERMINAL
+from mcp_tasks_core.wire.json import JsonError
+
+_LOOKS_AT_ONCE_MAX = 256  # tasks that one tick begins to read again; the next ones follow with the next tick
+
+
+@attrs.frozen
+class Seen:
+    """A state as it is sent: its encoded members, without the braces around them."""
+
+    members: bytes
+    is_terminal: bool
+    revision: int
+
+
+@attrs.frozen
+class Found:
+    """A task that is there. Whose it is decides who may see it, before anybody looks into it.
+
+    Args:
+        look: its state, ``None`` where its time is over; raises ``Refusal`` where it cannot be shown.
+    """
+
+    owner: Owner
+    look: Callable[[], Seen | None]
+
+
+@attrs.frozen(kw_only=True)
+class Listeners:
+    """What is done about what a look found.
+
+    Args:
+        admitted: the task is this new listener's to watch.
+        refused: it is not, or there is no such task; or, with an error, nobody can say.
+        changed: there is a newer state.
+        gone: this listener may not see it any longer, or it is no more; ``True`` where it is forbidden.
+    """
+
+    admitted: Callable[[Subscription, WatchedTask], None]
+    refused: Callable[[Subscription, WatchedTask, ErrorObject | None], None]
+    changed: Callable[[WatchedTask], None]
+    gone: Callable[[Subscription, WatchedTask, bool], None]
+
+
+class WatchedTasks:
+    """All of them, by id. An engine of the application's own is asked for each caller, as it may answer by caller."""
+
+    def __init__(self, machine: Machine, storing: Storing, native: NativeSources, listeners: Listeners) -> None:
+        self._machine = machine
+        self._storing = storing
+        self._native = native
+        self._tell = listeners
+        self._sources = machine.config.source_table
+        self._interval_ms = machine.limits.reconcile_interval_ms
+        self._managed: dict[TaskId, WatchedTask] = {}
+        self._of_engines: dict[TaskId, dict[Owner, WatchedTask]] = {}
+        self._next_look_ms: dict[WatchedTask, int] = {}  # in the order in which they come due
+
+    def __len__(self) -> int:
+        return len(self._managed) + sum(map(len, self._of_engines.values()))
+
+    # --- who watches
+
+    def join(self, task_id: TaskId, subscription: Subscription) -> None:
+        """Look whether this listener may watch that task; ``admitted`` or ``refused`` is told, perhaps at once."""
+        watched = self._entry(task_id, subscription.exchange.owner)
+        watched.joining.append(subscription)
+        self._look(watched)
+
+    def _entry(self, task_id: TaskId, caller: Owner) -> WatchedTask:
+        source = self._sources.source_of(task_id)
+        callers = {} if source is None else self._of_engines.setdefault(task_id, {})
+        watched = self._managed.get(task_id) if source is None else callers.get(caller)
+        if watched is None:
+            watched = WatchedTask(task_id, source, caller)
+            if source is None:
+                self._managed[task_id] = watched
+            else:
+                callers[caller] = watched
+        return watched
+
+    def leave(self, watched: WatchedTask, subscription: Subscription) -> None:
+        """This listener needs the task no more."""
+        watched.listeners.pop(subscription, None)
+        self._forget_unwatched(watched)
+
+    def _forget_unwatched(self, watched: WatchedTask) -> None:
+        if watched.listeners or watched.joining or watched.looking:
+            return
+        self._next_look_ms.pop(watched, None)
+        if watched.source is None:
+            if self._managed.get(watched.task_id) is watched:
+                del self._managed[watched.task_id]
+            return
+        callers = self._of_engines.get(watched.task_id)
+        if callers is not None and callers.get(watched.caller) is watched:
+            del callers[watched.caller]
+            if not callers:
+                del self._of_engines[watched.task_id]
+
+    # --- hints, and what this process itself has stored
+
+    def changed(self, task_id: TaskId) -> None:
+        """Somebody may have changed this task. Harmless when lost, repeated or untrue."""
+        watched = self._managed.get(task_id)
+        if watched is not None:
+            self._look(watched)
+        elif task_id in self._of_engines:
+            for of_caller in list(self._of_engines[task_id].values()):
+                self._look(of_caller)
+
+    def stored(self, row: StoredTask) -> None:
+        """This row was stored just now: its state needs no reading."""
+        watched = self._managed.get(row.task_id)
+        if watched is None:
+            return
+        try:
+            seen = self._seen(row)
+        except Refusal:
+            return  # told to the log; a look follows in its time
+        if seen is not None:
+            self._show(watched, seen)
+
+    # --- time
+
+    @property
+    def deadline_ms(self) -> int | None:
+        return next(iter(self._next_look_ms.values()), None)
+
+    def tick(self) -> None:
+        """Look again at what was not looked at for an interval."""
+        now_ms = self._machine.now.monotonic_ms
+        due: list[WatchedTask] = []
+        for watched, at_ms in self._next_look_ms.items():
+            if at_ms > now_ms or len(due) >= _LOOKS_AT_ONCE_MAX:
+                break
+            due.append(watched)
+        for watched in due:
+            watched.rechecks = True
+            self._next_look_ms.pop(watched, None)
+            self._look(watched)
+
+    # --- looking
+
+    def _look(self, watched: WatchedTask) -> None:
+        if watched.looking:
+            watched.again = True
+        else:
+            watched.looking = True
+            self._machine.run(self._looks(watched))
+
+    def _looks(self, watched: WatchedTask) -> Procedure:
+        """Look until nothing has been asked since the last look began."""
+        while True:
+            watched.again = False
+            joining, watched.joining = watched.joining, []
+            rechecks, watched.rechecks = watched.rechecks, False
+            yield from self._look_once(watched, joining, rechecks)
+            if not watched.joining and not watched.again:
+                break
+        watched.looking = False
+        self._next_look_ms.pop(watched, None)
+        if watched.listeners and not watched.is_terminal:
+            self._next_look_ms[watched] = self._machine.now.monotonic_ms + self._interval_ms
+        self._forget_unwatched(watched)
+
+    def _look_once(self, watched: WatchedTask, joining: list[Subscription], rechecks: bool) -> Step[None]:
+        try:
+            found = yield from self._find(watched)
+        except Refusal as refusal:
+            self._refuse(watched, joining, refusal.error)
+            return
+        if found is not None and rechecks:
+            yield from self._recheck(watched, found.owner)
+        admitted = joining
+        if found is not None:
+            admitted = yield from self._admit(watched, joining, found.owner)
+            if not admitted and not watched.listeners:
+                return
+        try:
+            seen = None if found is None else found.look()
+        except Refusal as refusal:
+            self._refuse(watched, admitted, refusal.error)
+            return
+        if seen is None:
+            self._refuse(watched, admitted, None)
+            for listener in list(watched.listeners):
+                self._tell.gone(listener, watched, False)
+            return
+        self._show(watched, seen)
+        for subscription in admitted:
+            if not subscription.ended:
+                watched.listeners[subscription] = None
+                self._tell.admitted(subscription, watched)
+
+    def _admit(self, watched: WatchedTask, joining: list[Subscription], owner: Owner) -> Step[list[Subscription]]:
+        """Those who may watch a task of this owner; the others are refused."""
+        admitted: list[Subscription] = []
+        for subscription in joining:
+            try:
+                allowed = yield from self._may_watch(subscription, watched, owner)
+            except Refusal as refusal:
+                self._refuse(watched, [subscription], refusal.error)
+                continue
+            if allowed:
+                admitted.append(subscription)
+            else:
+                self._refuse(watched, [subscription], None)
+        return admitted
+
+    def _refuse(self, watched: WatchedTask, joining: Iterable[Subscription], error: ErrorObject | None) -> None:
+        for subscription in joining:
+            if not subscription.ended:
+                self._tell.refused(subscription, watched, error)
+
+    def _may_watch(self, subscription: Subscription, watched: WatchedTask, owner: Owner) -> Step[bool]:
+        caller = subscription.exchange.owner
+        return (yield from self._storing.may_access(caller, Access.READ, watched.task_id, owner))
+
+    def _recheck(self, watched: WatchedTask, owner: Owner) -> Step[None]:
+        """Part with the listeners that may not see the task any longer. No decision is no permission."""
+        for listener in list(watched.listeners):
+            try:
+                allowed = yield from self._may_watch(listener, watched, owner)
+            except Refusal:
+                allowed = False
+            if not allowed and not listener.ended:
+                self._tell.gone(listener, watched, True)
+
+    # --- reading
+
+    def _find(self, watched: WatchedTask) -> Step[Found | None]:
+        """The task, not looked into yet; ``None`` where there is none.
+
+        Raises:
+            Refusal: nobody can say.
+        """
+        if watched.source is None:
+            row = yield from self._storing.load_row(watched.task_id)
+            return None if row is None else Found(Owner(*row.owner), lambda: self._seen(row))
+        source = watched.source
+        try:
+            owner, state = yield from self._native.read(source, watched.task_id, watched.caller)
+        except Refusal as refusal:
+            if refusal.error is faults.TASK_NOT_FOUND:
+                return None
+            raise
+        return Found(owner, lambda: self._seen_at(source, watched, state))
+
+    def _seen(self, row: StoredTask) -> Seen | None:
+        state = self._storing.state_of(row)
+        if state.record.expired:
+            return None
+        return Seen(self._machine.states.members(state), state.record.is_terminal, row.revision)
+
+    def _seen_at(self, source: str, watched: WatchedTask, state: JSONObject) -> Seen:
+        fit = self._native.fit(source, watched.task_id, state)
+        try:
+            members = members_of(fit, self._machine.codec)
+        except JsonError as problem:
+            self._machine.report(Severity.ERROR, f"task {watched.task_id} of {source} cannot be sent: {problem}")
+            raise Refusal(faults.INTERNAL) from problem
+        return Seen(members, fit["status"] in TERMINAL, watched.revision + 1)
+
+    def _show(self, watched: WatchedTask, seen: Seen) -> None:
+        """Tell of a state, unless it is no newer than what is known, or says nothing else."""
+        if seen.revision <= watched.revision or watched.is_terminal:
+            return
+        watched.revision = seen.revision
+        ending = b"}," + seen.members + b"}}"
+        if ending != watched.ending:
+            watched.ending = ending
+            watched.is_terminal = seen.is_terminal
+            self._tell.changed(watched)
