@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mcp_tasks_core.server.effects import Frame
 from mcp_tasks_http import responses
+from mcp_tasks_http.framing import EventFraming
 from mcp_tasks_http.heads import Refusal, RequestHead
 from mcp_tasks_http.media import AcceptedForms
 from mcp_tasks_http.writing import Outgoing
@@ -34,24 +35,25 @@ class Answer:
     def may_stream(self) -> bool:
         return self._forms.event_stream
 
-    def send(self, frame: Frame) -> bool:
+    def send(self, frame: Frame, framing: EventFraming) -> bool:
         """Add one frame, and say whether the answer is complete with it.
 
         Raises:
             LocalProtocolError: the frame is empty or holds a line end; nothing was added.
         """
-        responses.check_payload(frame.payload)
+        final = frame.final
         if not self.streams:
-            if frame.final and (self._forms.json or frame.code is not None):
+            responses.check_payload(frame.payload)
+            if final and (self._forms.json or frame.code is not None):
                 self._outgoing.put_all(responses.json_answer(frame.code, frame.payload, close=self.closes))
                 return True
             if not self._forms.event_stream:
                 return False
             self._begin_stream()
-        self._outgoing.put_all(responses.stream_event(frame.payload, chunked=self._chunked))
-        if frame.final:
+        self._outgoing.put(framing.event(frame.payload, chunked=self._chunked))
+        if final:
             self._end_stream()
-        return frame.final
+        return final
 
     def acknowledge(self, accepted: bool) -> None:
         """Complete the answer to a message that wants none."""

@@ -40,6 +40,7 @@ from mcp_tasks_http.events import (
     HttpServerEvent,
     SlowReader,
 )
+from mcp_tasks_http.framing import EventFraming
 from mcp_tasks_http.heads import HeadReader, ReadHead, Refusal, RequestHead, malformed, routing_headers_of
 from mcp_tasks_http.media import AcceptedForms
 from mcp_tasks_http.reading import RequestStream
@@ -53,12 +54,13 @@ class HttpServer:
         next_exchange: gives a number that was never given before; the runner may use them as stream ids.
     """
 
-    __slots__ = ("config", "judge", "next_exchange", "reader")
+    __slots__ = ("config", "framing", "judge", "next_exchange", "reader")
 
     def __init__(self, config: HttpServerConfig, next_exchange: Callable[[], int] | None = None) -> None:
         self.config = config
         self.next_exchange = next_exchange if next_exchange is not None else itertools.count(1).__next__
         self.judge = HeadJudge(config)
+        self.framing = EventFraming()
         self.reader = HeadReader(config.limits.head_bytes_max, config.limits.head_fields_max)
 
     def connect(self, now_ms: int) -> HttpServerConnection:
@@ -289,7 +291,7 @@ class HttpServerConnection:
         if not self._is_current(exchange, _State.ANSWER):
             return
         assert answer is not None
-        if answer.send(frame):
+        if answer.send(frame, self._server.framing):
             self._finish(answer.closes, now_ms)
         elif answer.streams:
             self._deadline = now_ms + self._comment_interval_ms
@@ -386,6 +388,7 @@ class HttpServerConnection:
             assert head is not None
             answer = Answer(self._outgoing, head, self._forms, closes=self._closes_after_answer())
             self._answer = answer
+            self._head = None  # an answer may go on for an hour, and needs it no more
             self._state = _State.ANSWER
             # A proxy gives up on silence: where the answer takes long, a stream begins before there is a first frame.
             self._deadline = now_ms + self._comment_interval_ms if answer.may_stream else None

@@ -182,9 +182,17 @@ class HttpLink:
 
     def flush(self) -> None:
         """The engine's turn is over: write, and go on with what was waiting behind an answer."""
-        if not self._gone and not self._carrying_on:
-            now_ms = monotonic_ms()
-            self._carry_on(self._connection.proceed(now_ms), now_ms)
+        if self._gone or self._carrying_on:
+            return
+        connection = self._connection
+        if connection.open_stream and not self._blocked:
+            # Events of a stream that goes on, perhaps of very many: behind them nothing can have changed.
+            data = connection.data_to_send()
+            if data:
+                self._wire.write(data)
+            return
+        now_ms = monotonic_ms()
+        self._carry_on(connection.proceed(now_ms), now_ms)
 
     # --- in between
 
