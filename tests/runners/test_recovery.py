@@ -185,7 +185,9 @@ def test_a_lease_that_cannot_be_ended_is_a_line_in_the_log(caplog: pytest.LogCap
             raise StoreError("the disk is gone")
 
     with caplog.at_level(logging.WARNING, "mcp_tasks_trio"):
-        ProcessLease(Broken(), "p1").end()
+        lease = ProcessLease(Broken(), "p1")
+        lease.hold(1_000)
+        lease.end()
     assert "the disk is gone" in caplog.text
 
 

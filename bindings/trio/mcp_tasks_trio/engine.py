@@ -65,6 +65,7 @@ from mcp_tasks_trio.execution import Execution
 from mcp_tasks_trio.own_engines import OwnEngines
 from mcp_tasks_trio.process_lease import ProcessLease
 from mcp_tasks_trio.store_answers import StoreEffect, answer_of_store, failure_of_store, shared_store
+from mcp_tasks_trio.store_start import START_WAIT_SECONDS, ask_when_free, checked_wait
 from mcp_tasks_trio.store_threads import StoreThreads
 from mcp_tasks_trio.threads import WorkerThreads
 
@@ -109,6 +110,10 @@ class ServerEngine:
         store: where tasks are kept; the application's own when ``None``.
         clock: the moment, for tests; the system's clocks by default.
         entropy: random bytes, for tests; the system's by default.
+        start_wait_seconds: how long a start may wait for a shared store that other processes keep busy; above 0.
+
+    Raises:
+        LocalProtocolError: the application cannot be served as it is, or a value cannot be.
     """
 
     def __init__(
@@ -118,20 +123,18 @@ class ServerEngine:
         store: TaskStore | None = None,
         clock: Callable[[], Instant] = system_instant,
         entropy: Callable[[int], bytes] = secrets.token_bytes,
+        start_wait_seconds: float = START_WAIT_SECONDS,
     ) -> None:
         self._application = application
+        self._start_wait_seconds = checked_wait(start_wait_seconds)
         self._store = application.new_store() if store is None else store
         self._shared = shared_store(self._store)
         self._clock = clock
         self._entropy = entropy
-        keys = [RequestStateKey("process", entropy(32))]
-        if self._shared is not None:
-            secrets_kept = self._shared.request_state_secrets(entropy(32))
-            keys = [RequestStateKey(key_id, secret) for key_id, secret in secrets_kept]
-        executor = None if self._shared is None else entropy(_EXECUTOR_BYTES).hex()
-        self._lease = None if self._shared is None or executor is None else ProcessLease(self._shared, executor)
-        self._config = application.server_config(keys, executor=executor)
-        self._protocol = ServerProtocol(self._config)
+        self._lease = None if self._shared is None else ProcessLease(self._shared, entropy(_EXECUTOR_BYTES).hex())
+        # What cannot be served is told now. The keys of a shared store are asked for later, for it may block.
+        self._configure([RequestStateKey("process", entropy(32))])
+        self._store_reached = self._shared is None
         self._streams_opened = 0
         self._sinks: dict[StreamId, Sink] = {}
         self._dirty: set[Sink] = set()
@@ -142,6 +145,11 @@ class ServerEngine:
         self._quiet: anyio.Event | None = None
         self._store_threads: tuple[StoreThreads, ...] = ()
         self._effects: Mapping[type, Callable[[Any], object]] = {}
+
+    def _configure(self, keys: Sequence[RequestStateKey]) -> None:
+        executor = None if self._lease is None else self._lease.executor
+        self._config = self._application.server_config(keys, executor=executor)
+        self._protocol = ServerProtocol(self._config)
 
     @property
     def protocol(self) -> ServerProtocol:
@@ -157,7 +165,12 @@ class ServerEngine:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServerEngine]:
-        """Serve until the block ends; then whatever still runs is cancelled."""
+        """Serve until the block ends; then whatever still runs is cancelled.
+
+        Raises:
+            StoreBusy, StoreError: as ``reach_store``, before anything is served.
+        """
+        await self.reach_store()
         with self._application.announcing_to(self._config, self.feed_all):
             async with self._serving():
                 yield self
@@ -167,7 +180,6 @@ class ServerEngine:
         try:
             async with anyio.create_task_group() as task_group:
                 self._begin(task_group)
-                await self._hold_first_lease()
                 self.feed(Ticked())
                 task_group.start_soon(self._keep_time)
                 try:
@@ -181,20 +193,37 @@ class ServerEngine:
             if self._lease is not None:
                 self._lease.end()
 
-    async def _hold_first_lease(self) -> None:
-        """Live, for other processes, before the first task can name this one as its executor.
+    @property
+    def store_reached(self) -> bool:
+        """Whether ``reach_store`` has nothing left to do."""
+        return self._store_reached
+
+    async def reach_store(self) -> None:
+        """Ask a shared store for what comes before the first request: its keys, and the lease of this process.
+
+        ``running`` does it where nobody did. It waits while other processes keep the store busy.
 
         Raises:
-            StoreError: the store cannot say so.
+            StoreBusy: they did so for all of ``start_wait_seconds``.
+            StoreError: the store failed.
         """
-        lease = self._lease
-        if lease is None:
+        shared, lease = self._shared, self._lease
+        if self._store_reached or shared is None or lease is None:
             return
-        until_ms = self._clock().wall_ms + self._config.limits.lease_ms
-        if self._store.blocks:
-            await WorkerThreads(1).run(lambda: lease.hold(until_ms))
-        else:
-            lease.hold(until_ms)
+        fresh, lease_ms = self._entropy(32), self._config.limits.lease_ms
+
+        def ask() -> list[tuple[str, bytes]]:
+            kept = shared.request_state_secrets(fresh)
+            lease.hold(self._clock().wall_ms + lease_ms)
+            return kept
+
+        try:
+            kept = await ask_when_free(ask, blocks=self._store.blocks, wait_seconds=self._start_wait_seconds)
+        except BaseException:
+            lease.end()
+            raise
+        self._configure([RequestStateKey(key_id, secret) for key_id, secret in kept])
+        self._store_reached = True
 
     def _begin(self, task_group: TaskGroup) -> None:
         self._task_group = task_group

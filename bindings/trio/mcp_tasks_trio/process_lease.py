@@ -6,9 +6,12 @@ import logging
 import threading
 from typing import Final
 
-from mcp_tasks_core.store import SharedTaskStore, StoreError
+from mcp_tasks_core.store import SharedTaskStore, StoreError, StoreUncertain
 
 _log: Final = logging.getLogger("mcp_tasks_trio")
+
+
+_END_WAIT_SECONDS: Final = 0.3  # for a renewal that is on its way; one that waits for another process takes longer
 
 
 class LeaseEnded(StoreError):
@@ -19,13 +22,16 @@ class ProcessLease:
     """Says to a shared store that a process lives, and that it ends. Any thread may call it.
 
     A renewal that still waits for the store in some thread when the process ends would make it live on for others,
-    so none comes after the end.
+    so that thread ends the lease once more after it.
     """
 
     def __init__(self, store: SharedTaskStore, executor: str) -> None:
         self._store = store
         self.executor = executor
         self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._holding = 0
+        self._may_be_held = False
         self._ended = False
 
     def hold(self, until_ms: int) -> None:
@@ -37,15 +43,46 @@ class ProcessLease:
         with self._lock:
             if self._ended:
                 raise LeaseEnded("the server ends and holds no lease any longer")
+            self._holding += 1
+        held = True
+        try:
             self._store.hold_lease(self.executor, until_ms)
+        except StoreError as error:
+            held = isinstance(error, StoreUncertain)
+            raise
+        finally:
+            self._settle(held)
+
+    def _settle(self, held: bool) -> None:
+        with self._lock:
+            self._holding -= 1
+            self._may_be_held |= held
+            ends = self._ended and self._holding == 0
+            self._settled.notify_all()
+        if ends:
+            self._end_in_store()
 
     def end(self) -> None:
-        """Let other processes settle at once what this one leaves unfinished."""
+        """Let other processes settle at once what this one leaves unfinished.
+
+        Waits for no renewal that waits for the store: the thread that makes it ends the lease, too.
+        """
         with self._lock:
             if self._ended:
                 return
+            # Not ended yet: the renewal that this waits for is then not the one to end the lease.
+            self._settled.wait_for(lambda: self._holding == 0, _END_WAIT_SECONDS)
             self._ended = True
-            try:
-                self._store.end_lease(self.executor)
-            except StoreError as error:
-                _log.warning("The lease could not be ended, and runs out by itself: %s", error)
+            ends = self._holding == 0
+        if ends:
+            self._end_in_store()
+
+    def _end_in_store(self) -> None:
+        with self._lock:
+            ends, self._may_be_held = self._may_be_held, False
+        if not ends:
+            return
+        try:
+            self._store.end_lease(self.executor)
+        except StoreError as error:
+            _log.warning("The lease could not be ended, and runs out by itself: %s", error)
