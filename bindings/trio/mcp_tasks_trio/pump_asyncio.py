@@ -81,12 +81,14 @@ class AsyncioPump:
     def _blocked(self) -> None:
         self._drained = anyio.Event()
         self._loop.add_writer(self._output_fd, self._write_on)
+        self.link.output_stopped()
 
     def _write_on(self) -> None:
         done = self._writer.write_on()
         if done:
             self._loop.remove_writer(self._output_fd)
             self._drained.set()
+            self.link.output_resumed()
         if self._paused and self._writer.bytes_kept <= OUTPUT_HIGH_WATER // 2 and self._input is not None:
             self._paused = False
             self._input.resume()

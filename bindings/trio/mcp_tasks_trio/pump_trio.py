@@ -46,6 +46,7 @@ class TrioPump:
     def _blocked(self) -> None:
         self._drained = trio.Event()
         self._must_write_on.set()
+        self.link.output_stopped()
 
     def _broken(self, reason: str) -> None:
         self._drained.set()
@@ -65,6 +66,8 @@ class TrioPump:
                     if self._thread is not None:
                         self._thread.resume()
             self._drained.set()
+            if done:
+                self.link.output_resumed()
 
     async def _watch_reader(self) -> None:
         """The writing end of a pipe becomes readable when nobody reads it any longer."""

@@ -80,6 +80,9 @@ async def serve_pipes(
             if shutting_down is not None:
                 shutting_down()
             if not link.broken.is_set():
+                # Whoever sends nothing more, or is told to end, waits for no more changes: subscriptions end now,
+                # and the grace is for requests.
+                engine.begin_shutdown()
                 with anyio.move_on_after(eof_grace_seconds):
                     await _quiet_or(engine, link.broken)
             link.close()
