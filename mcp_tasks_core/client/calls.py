@@ -30,6 +30,7 @@ TOOLS_CALL: Final = "tools/call"
 TASKS_GET: Final = "tasks/get"
 TASKS_UPDATE: Final = "tasks/update"
 TASKS_CANCEL: Final = "tasks/cancel"
+LISTEN: Final = "subscriptions/listen"
 
 _MAY_ASK: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 _NAMED_BY: Final = {
@@ -50,6 +51,7 @@ class Purpose(enum.Enum):
     POLL = "poll"
     UPDATE = "update"
     CANCEL = "cancel"
+    LISTEN = "listen"
     ASIDE = "aside"
 
 
@@ -223,6 +225,7 @@ class StreamLost:
     method: str
     reason: str
     cause: object = None
+    refused: bool = False
 
 
 Reply: TypeAlias = Succeeded | RemoteError | InvalidResponse | UnsupportedVersion | Silent | StreamLost

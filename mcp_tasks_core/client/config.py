@@ -56,6 +56,24 @@ class ClientLimits:
     stuck_polls_max: int = bound(60)
     # Sightings of a question after the acknowledgement of its answer was lost, before the outcome counts as unknown.
     update_rereads_max: int = bound(3)
+    # Silence on subscriptions/listen before its acknowledgement. 10 s, as for server/discover.
+    listen_ack_timeout_ms: int = bound(10_000)
+    # A stream of its own that brings no byte at all for so long counts as cut; there is no such bound on a shared
+    # channel. 60 s: servers send a comment every 15 to 30 s.
+    listen_quiet_ms: int = bound(60_000)
+    # Listens in a row that brought nothing before it is given up. 8 of them, with the waits below, outlive a minute.
+    listen_failures_max: int = bound(8)
+    # The wait before listening again: this long at first, then twice as long each time up to the other bound.
+    listen_backoff_ms: int = bound(500)
+    listen_backoff_ms_max: int = bound(30_000)
+    # A subscription that lasted this long did not fail, even if it brought nothing. 10 s: more than most waits.
+    listen_steady_ms: int = bound(10_000)
+    # States that servers send of their own accord after the acknowledgement; after this wait the client reads them.
+    listen_snapshot_ms: int = bound(2_000)
+    # tasks/get in flight for one subscription. 8: a read of a thousand tasks leaves room for others.
+    listen_reads_max: int = bound(8)
+    # How long a server may take to end a subscription that has nothing left to tell, before the client does. 1 s.
+    listen_end_ms: int = bound(1_000)
     # Times that a request may answer input_required. 16: forms with more pages than that loop.
     rounds_max: int = bound(16)
     # Pages of one list. 1,000 pages of one tool each; real servers send one page.

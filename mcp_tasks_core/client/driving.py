@@ -12,6 +12,7 @@ import attrs
 
 from mcp_tasks_core.client.agenda import Agenda
 from mcp_tasks_core.client.calls import (
+    LISTEN,
     TASKS_CANCEL,
     CallSettings,
     CallTable,
@@ -19,6 +20,7 @@ from mcp_tasks_core.client.calls import (
     Purpose,
     Reply,
     Silent,
+    StreamLost,
     Succeeded,
     common_version,
     routing_name,
@@ -30,18 +32,23 @@ from mcp_tasks_core.client.effects import (
     ClientEffect,
     CloseStream,
     Frame,
+    ListChangeObserved,
+    ListenAcknowledged,
     OperationEnded,
     Report,
+    ResourceUpdateObserved,
     Severity,
     StateObserved,
     TaskCreated,
     WithdrawInput,
 )
 from mcp_tasks_core.client.events import CallId, OnTimeout, OperationId
+from mcp_tasks_core.client.listening import Listening
 from mcp_tasks_core.client.operations import Operation
 from mcp_tasks_core.client.outcomes import (
     Cancelled,
     InvalidResponse,
+    ListenEnded,
     Outcome,
     RemoteError,
     TimedOut,
@@ -49,7 +56,20 @@ from mcp_tasks_core.client.outcomes import (
 )
 from mcp_tasks_core.client.scripts import Answers, BecameTask, Gather, Send
 from mcp_tasks_core.client.states import StateProblem, read_handle
-from mcp_tasks_core.client.watching import Ask, End, SendTask, Show, Step, TaskWatch, Warn, Withdraw
+from mcp_tasks_core.client.steps import (
+    Agree,
+    Ask,
+    End,
+    SendTask,
+    Show,
+    Step,
+    TellListChange,
+    TellResourceUpdate,
+    Warn,
+    Withdraw,
+)
+from mcp_tasks_core.client.subscriptions import Acknowledged, Notice
+from mcp_tasks_core.client.watching import TaskWatch
 from mcp_tasks_core.errors import UNSUPPORTED_PROTOCOL_VERSION, ErrorObject, LocalProtocolError
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
 from mcp_tasks_core.wire.json import JsonCodec, JsonError
@@ -129,6 +149,21 @@ class Driver:
             raise
         self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
 
+    def listen(self, operation: Operation, listening: Listening) -> None:
+        """Begin with the first subscriptions/listen.
+
+        Raises:
+            LocalProtocolError: what is asked for cannot be written; nothing has changed.
+        """
+        self.operations[operation.operation_id] = operation
+        operation.listening = listening
+        try:
+            self.apply(operation, listening.begin())
+        except LocalProtocolError:
+            self._forget(operation)
+            raise
+        self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
+
     def advance(self, operation: Operation, value: Reply | Answers) -> None:
         """Give the script what it waits for and do what it wants next."""
         assert operation.script is not None
@@ -166,24 +201,35 @@ class Driver:
         self.effects.append(TaskCreated(operation.operation_id, handle.task))
 
     def apply(self, operation: Operation, steps: list[Step]) -> None:
-        """Do what a watch says; nothing after its end."""
+        """Do what a watch or a subscription says; nothing after its end."""
         for step in steps:
             match step:
                 case SendTask(purpose, method, params):
-                    self._send(operation.operation_id, purpose, method, params, self._task_settings)
+                    settings = operation.settings if purpose is Purpose.LISTEN else self._task_settings
+                    self._send(operation.operation_id, purpose, method, params, settings)
                 case Ask(key, request):
                     self._ask(operation, key, request)
                 case Withdraw(key):
                     self.effects.append(WithdrawInput(operation.operation_id, key))
                 case Show(task):
                     self.effects.append(StateObserved(operation.operation_id, task))
+                case Agree(agreed, not_agreed):
+                    acknowledged = ListenAcknowledged(
+                        operation_id=operation.operation_id, agreed=agreed, not_agreed=not_agreed
+                    )
+                    self.effects.append(acknowledged)
+                case TellListChange(kind):
+                    self.effects.append(ListChangeObserved(operation.operation_id, kind))
+                case TellResourceUpdate(uri):
+                    self.effects.append(ResourceUpdateObserved(operation.operation_id, uri))
                 case Warn(message):
                     self.report(Severity.WARNING, message)
                 case End(outcome):
                     self.end(operation, outcome)
                     return
-        if operation.watch is not None:
-            self._agenda.set((_Due.WATCH, operation.operation_id), operation.watch.deadline_ms)
+        follower = operation.watch or operation.listening
+        if follower is not None:
+            self._agenda.set((_Due.WATCH, operation.operation_id), follower.deadline_ms)
 
     def _ask(self, operation: Operation, key: str, request: JSONObject) -> None:
         self.effects.append(
@@ -198,12 +244,23 @@ class Driver:
     def end(self, operation: Operation, outcome: Outcome, reason: str | None = None) -> None:
         """The operation is over. What it still has in flight is given up; a request that is no read is told so."""
         for call in self.calls.of(operation.operation_id):
+            if call.purpose is Purpose.LISTEN and isinstance(outcome, ListenEnded):
+                self._let_finish(call)
+                continue
             late_task_goes = operation.on_timeout is OnTimeout.CANCEL or isinstance(outcome, Cancelled)
-            self.give_up(call, tell=call.purpose is Purpose.STEP, cancels_late_task=late_task_goes, reason=reason)
+            tell = call.purpose in (Purpose.STEP, Purpose.LISTEN)
+            self.give_up(call, tell=tell, cancels_late_task=late_task_goes, reason=reason)
         if operation.script is not None:
             operation.script.close()
         self._forget(operation)
         self.effects.append(OperationEnded(operation.operation_id, outcome))
+
+    def _let_finish(self, call: OpenCall) -> None:
+        """Nothing more is wanted of a subscription, and its server knows that, too: it may end it in good order."""
+        self.calls.close(call)
+        expires_ms = self.now_ms + self._config.client_limits.listen_end_ms
+        self.calls.add(attrs.evolve(call, operation_id=None, purpose=Purpose.ASIDE, expires_ms=expires_ms))
+        self._agenda.set((_Due.CALL, call.call_id), expires_ms)
 
     def _forget(self, operation: Operation) -> None:
         del self.operations[operation.operation_id]
@@ -286,6 +343,21 @@ class Driver:
             return
         self._deliver(call, RemoteError(code=error.code, message=error.message, data=error.data, method=call.method))
 
+    def take_notice(self, call: OpenCall, notice: Notice) -> None:
+        """The server says something on the subscription of this open request."""
+        operation = None if call.operation_id is None else self.operations.get(call.operation_id)
+        if operation is None or operation.listening is None:
+            return  # it has nothing left to tell, and may still end in good order
+        if isinstance(notice, Acknowledged):
+            # From now on its silence is no fault.
+            self._agenda.set((_Due.CALL, call.call_id), None)
+        self.apply(operation, operation.listening.heard(notice, self.now_ms))
+
+    def break_off(self, call: OpenCall, reason: str) -> None:
+        """The server ended the subscription of this open request without a result."""
+        self.give_up(call, tell=False)
+        self._deliver(call, StreamLost(call.method, reason))
+
     def close(self, call: OpenCall) -> None:
         """Nothing more is expected for this request."""
         self.calls.close(call)
@@ -314,6 +386,8 @@ class Driver:
             self.advance(operation, reply)
         elif operation.watch is not None:
             self.apply(operation, operation.watch.replied(call.purpose, reply, self.now_ms))
+        elif operation.listening is not None:
+            self.apply(operation, operation.listening.replied(call, reply, self.now_ms))
 
     # --- time
 
@@ -327,8 +401,9 @@ class Driver:
                     self._expired(CallId(number))
                 case _Due.WATCH:
                     operation = self.operations.get(OperationId(number))
-                    if operation is not None and operation.watch is not None:
-                        self.apply(operation, operation.watch.time_passed(self.now_ms))
+                    follower = None if operation is None else operation.watch or operation.listening
+                    if operation is not None and follower is not None:
+                        self.apply(operation, follower.time_passed(self.now_ms))
 
     def _deadline_passed(self, operation_id: OperationId) -> None:
         operation = self.operations.get(operation_id)
@@ -349,5 +424,6 @@ class Driver:
             return
         operation = None if call.operation_id is None else self.operations.get(call.operation_id)
         cancels_late_task = operation is not None and operation.on_timeout is OnTimeout.CANCEL
-        self.give_up(call, tell=call.purpose in (Purpose.STEP, Purpose.POLL), cancels_late_task=cancels_late_task)
+        tell = call.purpose in (Purpose.STEP, Purpose.POLL) or call.method == LISTEN
+        self.give_up(call, tell=tell, cancels_late_task=cancels_late_task)
         self._deliver(call, Silent(call.method))

@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import attrs
 
-from mcp_tasks_core.client.events import CallId, OperationId
+from mcp_tasks_core.client.events import CallId, ListKind, OperationId
 from mcp_tasks_core.client.outcomes import Outcome
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, TaskId
 from mcp_tasks_core.tasks import DetailedTask, Task
+from mcp_tasks_core.wire.subscriptions import SubscriptionFilter
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -82,7 +83,7 @@ class TaskCreated:
 
 @attrs.frozen(slots=True)
 class StateObserved:
-    """A new state of the watched task; never an older one after a newer one."""
+    """A new state of a watched task; never an older one after a newer one."""
 
     operation_id: OperationId
     task: DetailedTask
@@ -110,6 +111,39 @@ class LogObserved:
     level: str
     logger: str | None
     data: JSONValue
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ListenAcknowledged:
+    """The server tells of this from now on; said once more each time that the client had to listen again.
+
+    Args:
+        not_agreed: tasks that were asked for and are left out. The server does not know them, or not for this caller.
+    """
+
+    operation_id: OperationId
+    agreed: SubscriptionFilter
+    not_agreed: tuple[TaskId, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class ListChangeObserved:
+    """A list has changed, or may have while nobody listened."""
+
+    operation_id: OperationId
+    kind: ListKind
+
+
+@attrs.frozen(slots=True)
+class ResourceUpdateObserved:
+    """A resource has changed, or may have while nobody listened.
+
+    Args:
+        uri: one that was asked for, or a part of it.
+    """
+
+    operation_id: OperationId
+    uri: str
 
 
 @attrs.frozen(slots=True)
@@ -143,6 +177,9 @@ ClientEffect: TypeAlias = (
     | StateObserved
     | ProgressObserved
     | LogObserved
+    | ListenAcknowledged
+    | ListChangeObserved
+    | ResourceUpdateObserved
     | OperationEnded
     | Report
 )

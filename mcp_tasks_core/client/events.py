@@ -53,11 +53,13 @@ class StreamEnded:
 
     Args:
         cause: what the runner knows more of it, passed on to the outcome as it is.
+        refused: the other end turned the request itself away: sent again, it would get no further.
     """
 
     call_id: CallId
     reason: str
     cause: object = None
+    refused: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -166,6 +168,39 @@ class ObservationStarted:
     answered: frozenset[InputKey] = frozenset()
 
 
+class ListKind(enum.Enum):
+    """Which list of a server may change."""
+
+    TOOLS = "tools"
+    PROMPTS = "prompts"
+    RESOURCES = "resources"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ListenStarted:
+    """Have the server tell what changes, and listen again whenever its stream ends before its time.
+
+    It ends by itself when every watched task has ended and nothing else is listened to. Its end cancels no task.
+
+    Args:
+        task_ids: whose states, each once.
+        tools, prompts, resources: when these lists change.
+        resource_uris: when these resources change.
+        timeout_ms: how long altogether; ``None`` for as long as it takes.
+        jitter_permille: 0 to 1,000, at random: how much of half a wait is taken off before listening again, so that
+            the clients of one server do not all come back at once.
+    """
+
+    operation_id: OperationId
+    task_ids: tuple[TaskId, ...] = ()
+    tools: bool = False
+    prompts: bool = False
+    resources: bool = False
+    resource_uris: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+    jitter_permille: int = 0
+
+
 @attrs.frozen(slots=True)
 class InputAnswered:
     """The answer to an ``AskInput``, as it is to stand on the wire."""
@@ -222,6 +257,7 @@ ClientEvent: TypeAlias = (
     | RequestSubmitted
     | ToolCallStarted
     | ObservationStarted
+    | ListenStarted
     | InputAnswered
     | InputUnanswerable
     | CancelRequested

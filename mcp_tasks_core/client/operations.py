@@ -1,4 +1,4 @@
-"""One thing that a caller waits for: first a script of requests, then, for a task, a watch."""
+"""One thing that a caller waits for: first a script of requests, then, for a task, a watch; or a subscription."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import attrs
 
 from mcp_tasks_core.client.calls import CallSettings
 from mcp_tasks_core.client.events import OnTimeout, OperationId
+from mcp_tasks_core.client.listening import Listening
 from mcp_tasks_core.client.scripts import DISCOVER, Answers, Script
 from mcp_tasks_core.client.watching import TaskWatch
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
@@ -22,6 +23,7 @@ class Operation:
         settings: of the requests that its script sends.
         script: ``None`` once a task is watched.
         watch: ``None`` before.
+        listening: of a subscription, which has neither script nor watch.
         deadline_ms: the caller's own, for the whole operation.
         asked: the questions of the present round, with ``gathered`` answers, while the script waits for them.
         settled: the questions of former rounds.
@@ -32,6 +34,7 @@ class Operation:
     settings: CallSettings
     script: Script | None = None
     watch: TaskWatch | None = None
+    listening: Listening | None = None
     deadline_ms: int | None = None
     on_timeout: OnTimeout = OnTimeout.CANCEL
     asked: dict[InputKey, JSONObject] = attrs.field(factory=dict)

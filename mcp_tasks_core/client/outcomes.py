@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from mcp_tasks_core.identifiers import InputKey, JSONObject, JSONValue, TaskId
-from mcp_tasks_core.tasks import CancelledTask, FailedTask, Task
+from mcp_tasks_core.tasks import CancelledTask, DetailedTask, FailedTask, Task
 
 
 @attrs.frozen(slots=True)
@@ -227,6 +227,26 @@ class TaskUnreachable:
     reason: str
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class ListenEnded:
+    """Nothing is left to listen to: every watched task has ended or was not agreed to.
+
+    Args:
+        tasks: the last states, in the order in which the tasks ended.
+        not_agreed: tasks that the server does not know, or not for this caller.
+    """
+
+    tasks: tuple[DetailedTask, ...]
+    not_agreed: tuple[TaskId, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NoSubscriptions:
+    """The server has no subscriptions; its tasks can be polled."""
+
+    message: str
+
+
 Outcome: TypeAlias = (
     Answered
     | Discovered
@@ -246,4 +266,6 @@ Outcome: TypeAlias = (
     | UnknownOutcome
     | TaskOverdue
     | TaskUnreachable
+    | ListenEnded
+    | NoSubscriptions
 )

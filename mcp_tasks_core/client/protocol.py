@@ -20,6 +20,7 @@ from mcp_tasks_core.client.events import (
     DetachRequested,
     InputAnswered,
     InputUnanswerable,
+    ListenStarted,
     MessageReceived,
     MessageRefused,
     ObservationStarted,
@@ -27,6 +28,7 @@ from mcp_tasks_core.client.events import (
     StreamEnded,
     Ticked,
 )
+from mcp_tasks_core.client.listening import Listening
 from mcp_tasks_core.client.operations import Operation
 from mcp_tasks_core.client.outcomes import Cancelled, Disconnected, InputUnhandled, LegacyServer, Outcome
 from mcp_tasks_core.client.receiving import Receiver
@@ -76,10 +78,10 @@ class ClientProtocol:
                 self._receiver.read(event)
             case MessageRefused(reason, _, beginning):
                 self._receiver.refuse(reason, beginning)
-            case StreamEnded(call_id, reason, cause):
+            case StreamEnded(call_id, reason, cause, refused):
                 call = driver.calls.find(call_id)
                 if call is not None:
-                    driver.settle(call, StreamLost(call.method, reason, cause))
+                    driver.settle(call, StreamLost(call.method, reason, cause, refused))
             case ConnectionLost():
                 self._lose(event)
             case Ticked():
@@ -127,6 +129,8 @@ class ClientProtocol:
         elif observed is not None:
             watch = TaskWatch(observed.task_id, self._config, owns=False, answered=observed.answered)
             driver.watch(operation, watch)
+        elif isinstance(event, ListenStarted):
+            driver.listen(operation, Listening(event, self._config))
         else:
             driver.start(operation)
         self._last_operation = event.operation_id

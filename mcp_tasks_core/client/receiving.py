@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_tasks_core.capabilities import is_task_handle
-from mcp_tasks_core.client.calls import judge_result, task_id_of
+from mcp_tasks_core.client.calls import LISTEN, OpenCall, Succeeded, judge_result, task_id_of
 from mcp_tasks_core.client.config import ClientConfig
 from mcp_tasks_core.client.driving import Driver
 from mcp_tasks_core.client.effects import LogObserved, ProgressObserved, Severity
 from mcp_tasks_core.client.events import MessageReceived
 from mcp_tasks_core.client.notices import read_log, read_progress
 from mcp_tasks_core.client.outcomes import InvalidResponse
+from mcp_tasks_core.client.subscriptions import SUBSCRIBED, Unreadable, problem_with_id, read_notice, subscription_id
 from mcp_tasks_core.identifiers import JSONObject, JSONValue
 from mcp_tasks_core.wire.json import JsonCodec, JsonError
 from mcp_tasks_core.wire.jsonrpc import Malformed, Notification, Request, Response, read_message
@@ -25,6 +26,15 @@ from mcp_tasks_core.wire.jsonrpc import Malformed, Notification, Request, Respon
 _BEGINNING_OF_ANSWER: Final = re.compile(
     r'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"'
 )
+
+_ID_DIGITS_MAX: Final = 18
+
+
+def _meant(found: JSONValue) -> JSONValue:
+    """The id that was meant by one of another JSON type, such as a string of its digits."""
+    if type(found) is str and found.isdecimal() and len(found) <= _ID_DIGITS_MAX:
+        return int(found)
+    return int(found) if type(found) is float and found.is_integer() else found
 
 
 class Receiver:
@@ -97,7 +107,16 @@ class Receiver:
             driver.answered_with_error(call, message.error)
         else:
             assert message.result is not None
-            driver.settle(call, judge_result(call, message.result, self._config.lenient))
+            driver.settle(call, self._judge(call, message.result))
+
+    def _judge(self, call: OpenCall, result: JSONObject) -> Succeeded | InvalidResponse:
+        reply = judge_result(call, result, self._config.lenient)
+        if call.method == LISTEN and isinstance(reply, Succeeded):
+            found = subscription_id(result)
+            problem = problem_with_id(found, call.call_id)
+            if problem is not None and not (self._config.lenient and found is None):
+                return InvalidResponse(reason=f"its result: {problem}", method=LISTEN)
+        return reply
 
     def _read_stray(self, message: Response) -> None:
         """An answer that nobody waits for. One thing in it matters: a task that its caller no longer wants."""
@@ -119,6 +138,32 @@ class Receiver:
             self._read_progress(params, event)
         elif method == "notifications/message":
             self._read_log(params, event)
+        elif method == "notifications/cancelled":
+            self._read_cancelled(params, event)
+        elif method in SUBSCRIBED or subscription_id(params) is not None:
+            self._read_subscribed(method, params, event)
+
+    def _read_cancelled(self, params: JSONObject, event: MessageReceived) -> None:
+        """A server may end a subscription like this, before its result, after it, or in its place.
+
+        Source: cancellation, Cancellation Flow; DECISIONS D22.
+        """
+        call = self._driver.calls.find(params.get("requestId"))
+        if call is None or call.method != LISTEN or event.call_id not in (None, call.call_id):
+            return
+        self._driver.break_off(call, "the server cancelled the subscription")
+
+    def _read_subscribed(self, method: str, params: JSONObject, event: MessageReceived) -> None:
+        """A notification of a subscription. One of none that is open hurts no other."""
+        driver = self._driver
+        found = subscription_id(params)
+        call = driver.calls.find(_meant(found) if event.call_id is None else event.call_id)
+        if call is None or call.method != LISTEN:
+            driver.report(Severity.INFO, f"{method[:80]} for no subscription that is open was ignored")
+            return
+        problem = problem_with_id(found, call.call_id)
+        notice = read_notice(method, params, self._config.lenient) if problem is None else Unreadable(problem)
+        driver.take_notice(call, notice)
 
     def _read_progress(self, params: JSONObject, event: MessageReceived) -> None:
         driver = self._driver

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TypeAlias, assert_never
 
-from mcp_tasks_core.client.calls import TASKS_GET, TOOLS_CALL, CallSettings, check_params
+from mcp_tasks_core.client.calls import LISTEN, TASKS_GET, TOOLS_CALL, CallSettings, check_params
 from mcp_tasks_core.client.config import ClientConfig
 from mcp_tasks_core.client.events import (
     DiscoverStarted,
+    ListenStarted,
     ObservationStarted,
     RequestSubmitted,
     ToolCallStarted,
@@ -21,7 +22,9 @@ from mcp_tasks_core.client.scripts import DISCOVER, TOOLS_LIST, call_tool, disco
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject
 
-StartEvent: TypeAlias = DiscoverStarted | ToolsListStarted | RequestSubmitted | ToolCallStarted | ObservationStarted
+StartEvent: TypeAlias = (
+    DiscoverStarted | ToolsListStarted | RequestSubmitted | ToolCallStarted | ObservationStarted | ListenStarted
+)
 
 
 def operation_for(event: StartEvent, config: ClientConfig, now_ms: int) -> Operation:
@@ -45,6 +48,8 @@ def operation_for(event: StartEvent, config: ClientConfig, now_ms: int) -> Opera
             return _tool_call(event, config, now_ms)
         case ObservationStarted():
             return _observation(event, config, now_ms)
+        case ListenStarted():
+            return _subscription(event, config, now_ms)
         case _:
             assert_never(event)
 
@@ -98,6 +103,29 @@ def _observation(event: ObservationStarted, config: ClientConfig, now_ms: int) -
     settings = CallSettings(timeout_ms=wait_ms, total_ms=wait_ms, tasks=True)
     operation = Operation(operation_id=event.operation_id, method=TASKS_GET, settings=settings)
     return _with_deadline(operation, event.timeout_ms, now_ms)
+
+
+def _subscription(event: ListenStarted, config: ClientConfig, now_ms: int) -> Operation:
+    limits = config.limits
+    _check_names("task_ids", event.task_ids, limits.subscription_tasks_max, limits.identifier_chars_max)
+    _check_names("resource_uris", event.resource_uris, limits.subscription_resources_max, limits.resource_uri_chars_max)
+    if not (event.task_ids or event.tools or event.prompts or event.resources or event.resource_uris):
+        raise LocalProtocolError("a subscription is to at least one of task_ids, tools, prompts, resources and uris")
+    if type(event.jitter_permille) is not int or not 0 <= event.jitter_permille <= 1_000:
+        raise LocalProtocolError(f"jitter_permille is an integer from 0 to 1,000, not {event.jitter_permille!r}")
+    wait_ms = config.client_limits.listen_ack_timeout_ms
+    settings = CallSettings(timeout_ms=wait_ms, total_ms=wait_ms, tasks=bool(event.task_ids))
+    operation = Operation(operation_id=event.operation_id, method=LISTEN, settings=settings)
+    return _with_deadline(operation, event.timeout_ms, now_ms)
+
+
+def _check_names(what: str, names: object, names_max: int, chars_max: int) -> None:
+    if type(names) is not tuple or not all(type(name) is str and 0 < len(name) <= chars_max for name in names):
+        raise LocalProtocolError(f"{what} is a tuple of strings of 1 to {chars_max} characters")
+    if len(names) > names_max:
+        raise LocalProtocolError(f"{what} holds {len(names)} names; one subscription takes {names_max}")
+    if len(set(names)) < len(names):
+        raise LocalProtocolError(f"{what} holds a name twice")
 
 
 def _with_deadline(operation: Operation, timeout_ms: int | None, now_ms: int) -> Operation:

@@ -14,7 +14,7 @@ from mcp_tasks_core.client.polling import with_exact_durations
 from mcp_tasks_core.identifiers import JSONObject, TaskId
 from mcp_tasks_core.tasks import DetailedTask, Task
 from mcp_tasks_core.wire.converter import DecodeError, decode
-from mcp_tasks_core.wire.tasks import decode_create_task_result, decode_get_task_result
+from mcp_tasks_core.wire.tasks import decode_create_task_result, decode_get_task_result, decode_task_notification
 from mcp_tasks_core.wire.tools import CallToolResult
 
 T = TypeVar("T", bound=Task)
@@ -70,9 +70,19 @@ def read_state(raw: JSONObject, lenient: bool) -> State | StateProblem:
         return StateProblem(str(error), task_id_of(raw))
 
 
-def _with_possible_ttl(task: T) -> T:
+def read_pushed_state(raw: JSONObject, lenient: bool) -> State | StateProblem:
+    """The state in the params of ``notifications/tasks``."""
+    members, warnings = with_exact_durations(raw)
+    try:
+        task = decode_task_notification(members, lenient=lenient, departures=warnings).task
+        return State(_with_possible_ttl(task, "params"), warnings)
+    except DecodeError as error:
+        return StateProblem(str(error), task_id_of(raw))
+
+
+def _with_possible_ttl(task: T, path: str = "result") -> T:
     if task.ttl_ms is not None and task.ttl_ms < 0:
-        raise DecodeError("result.ttlMs", f"an integer of 0 or more, or null, not {task.ttl_ms}")
+        raise DecodeError(f"{path}.ttlMs", f"an integer of 0 or more, or null, not {task.ttl_ms}")
     return task
 
 

@@ -8,7 +8,6 @@ Source: tasks, Task Polling, Task Update Requests and Task Cancellation.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeAlias
 
 import attrs
 
@@ -30,7 +29,6 @@ from mcp_tasks_core.client.outcomes import (
     DetachedFromTask,
     InputUnhandled,
     InvalidResponse,
-    Outcome,
     RemoteError,
     TaskCancelled,
     TaskFailed,
@@ -42,49 +40,10 @@ from mcp_tasks_core.client.outcomes import (
 )
 from mcp_tasks_core.client.polling import PollSchedule, is_older
 from mcp_tasks_core.client.states import StateProblem, problem_with_tool_result, read_state
+from mcp_tasks_core.client.steps import Ask, End, SendTask, Show, Step, Warn, Withdraw
 from mcp_tasks_core.errors import INTERNAL_ERROR
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
 from mcp_tasks_core.tasks import CancelledTask, CompletedTask, DetailedTask, FailedTask, InputRequiredTask, Task
-
-
-@attrs.frozen(slots=True)
-class SendTask:
-    """Send a request about the task; ``params`` are complete but for ``_meta``."""
-
-    purpose: Purpose
-    method: str
-    params: JSONObject
-
-
-@attrs.frozen(slots=True)
-class Ask:
-    key: InputKey
-    request: JSONObject
-
-
-@attrs.frozen(slots=True)
-class Withdraw:
-    key: InputKey
-
-
-@attrs.frozen(slots=True)
-class Show:
-    task: DetailedTask
-
-
-@attrs.frozen(slots=True)
-class Warn:
-    message: str
-
-
-@attrs.frozen(slots=True)
-class End:
-    """The watch is over. Requests of it that are in flight are given up."""
-
-    outcome: Outcome
-
-
-Step: TypeAlias = SendTask | Ask | Withdraw | Show | Warn | End
 
 
 class TaskWatch:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from mcp_tasks_core.client.config import ClientConfig
+from mcp_tasks_core.capabilities import META_SUBSCRIPTION_ID
+from mcp_tasks_core.client.calls import LISTEN
+from mcp_tasks_core.client.config import ClientConfig, TransportKind
 from mcp_tasks_core.client.effects import ClientEffect, Frame, OperationEnded, Report
 from mcp_tasks_core.client.events import CallId, ClientEvent, MessageReceived, OperationId, Ticked
 from mcp_tasks_core.client.outcomes import Outcome
 from mcp_tasks_core.client.protocol import ClientProtocol
+from mcp_tasks_core.client.subscriptions import ACKNOWLEDGED
 from mcp_tasks_core.identifiers import Instant, JSONObject, JSONValue
 
 E = TypeVar("E")
@@ -75,6 +78,27 @@ class ClientBench:
         """The newest request of this method is answered with this error."""
         error = {"code": code, "message": message} | ({} if data is None else {"data": data})
         return self.receive({"jsonrpc": "2.0", "id": self.requests(method)[-1]["id"], "error": error})
+
+    def tell(self, method: str, *, subscription: JSONValue = None, **params: Any) -> list[ClientEffect]:
+        """A notification of a subscription: of the newest one, where none is named by its id.
+
+        Over a stream per request it comes on the stream of the newest subscription.
+        """
+        newest: int = self.requests(LISTEN)[-1]["id"]
+        found = newest if subscription is None else subscription
+        told = {"_meta": {META_SUBSCRIPTION_ID: found}, **params}
+        stream = newest if self.config.transport is TransportKind.PER_REQUEST else None
+        return self.receive({"jsonrpc": "2.0", "method": method, "params": told}, stream=stream)
+
+    def acknowledge(self, **agreed: Any) -> list[ClientEffect]:
+        """Acknowledge the newest subscription: with what it asks for, or with this, in wire names."""
+        agreed = agreed or self.requests(LISTEN)[-1]["params"]["notifications"]
+        return self.tell(ACKNOWLEDGED, notifications=agreed)
+
+    def end_listen(self) -> list[ClientEffect]:
+        """End the newest subscription in good order."""
+        newest: int = self.requests(LISTEN)[-1]["id"]
+        return self.answer(LISTEN, {"_meta": {META_SUBSCRIPTION_ID: newest}})
 
     def seen(self, kind: type[E]) -> list[E]:
         """Every effect of this class so far, the oldest first."""
