@@ -52,7 +52,7 @@ class Subscriptions:
         # Each in the order in which they come due.
         self._ends_ms: dict[Subscription, int] = {}
         self._given_up_ms: dict[Channel, int] = {}
-        self._paced: dict[Channel, None] = {}  # what had its burst, and goes on with the next tick
+        self._paced_ms: dict[Channel, int] = {}  # what had its burst, and goes on a moment later
         self._shutting_down = False
 
     # --- opening
@@ -123,7 +123,7 @@ class Subscriptions:
         if channel is not None and not channel.blocked:
             channel.blocked = True
             channel.flowing = False
-            self._paced.pop(channel, None)
+            self._paced_ms.pop(channel, None)
             self._given_up_ms[channel] = self._machine.now.monotonic_ms + self._machine.limits.slow_reader_ms
 
     def stream_unblocked(self, stream_id: StreamId) -> None:
@@ -184,7 +184,7 @@ class Subscriptions:
         channel.left_bytes -= len(payload[-1])
         if channel.left_bytes < 0 and channel.flowing:
             channel.flowing = False
-            self._paced[channel] = None
+            self._paced_ms[channel] = now_ms + 1
 
     def _tell(self, subscription: Subscription, subject: Subject) -> None:
         """Send the newest there is to say about a subject, unless that was said before."""
@@ -293,20 +293,18 @@ class Subscriptions:
         if not channel.subscriptions:
             del self._channels[channel.stream_id]
             self._given_up_ms.pop(channel, None)
-            self._paced.pop(channel, None)
+            self._paced_ms.pop(channel, None)
 
     # --- time
 
     @property
     def deadline_ms(self) -> int | None:
-        now_ms = self._machine.now.monotonic_ms
-        moments = (
-            self.tasks.deadline_ms,
-            next(iter(self._ends_ms.values()), None),
-            next(iter(self._given_up_ms.values()), None),
-            now_ms if self._paced else None,
-        )
-        return min((moment for moment in moments if moment is not None), default=None)
+        earliest = self.tasks.deadline_ms
+        for table in (self._ends_ms, self._given_up_ms, self._paced_ms):
+            moment = next(iter(table.values()), None)
+            if moment is not None and (earliest is None or moment < earliest):
+                earliest = moment
+        return earliest
 
     def tick(self) -> None:
         now_ms = self._machine.now.monotonic_ms
@@ -320,9 +318,10 @@ class Subscriptions:
                 break
             del self._ends_ms[subscription]
             self._end_soon(subscription)
-        paced = list(self._paced)
-        self._paced.clear()
-        for channel in paced:
+        for channel, at_ms in list(self._paced_ms.items()):
+            if at_ms > now_ms:
+                break
+            del self._paced_ms[channel]
             self._flow(channel)
         self.tasks.tick()
 

@@ -22,7 +22,17 @@ import attrs
 
 from mcp_tasks_core.access import LOCAL_OWNER, Owner
 from mcp_tasks_core.errors import ErrorObject
-from mcp_tasks_core.identifiers import InputKey, Instant, JSONObject, JSONValue, RequestId, Revision, StreamId, TaskId
+from mcp_tasks_core.identifiers import (
+    InputKey,
+    Instant,
+    JSONObject,
+    JSONValue,
+    RequestId,
+    Revision,
+    StreamId,
+    TaskId,
+    key_of_request_id,
+)
 from mcp_tasks_core.lifecycle import TaskInput, apply
 from mcp_tasks_core.records import decode_record, row_of
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
@@ -82,7 +92,7 @@ from mcp_tasks_core.store import (
 )
 from mcp_tasks_core.tasks import TaskRecord
 from mcp_tasks_core.testing.faults import StoreFault
-from mcp_tasks_core.testing.listening import Listening
+from mcp_tasks_core.testing.listening import Listening, subscription_of
 from mcp_tasks_core.testing.messages import as_bytes, request_message, request_meta
 
 START: Final = Instant(wall_ms=1_785_232_800_000, monotonic_ms=1_000_000)  # 2026-07-28T10:00:00Z
@@ -164,7 +174,7 @@ class ServerHarness:
         self.effects: list[ServerEffect] = []
         self.sent: list[Frame] = []
         self.calls: list[Call] = []
-        self.listenings: list[Listening] = []
+        self._listenings: dict[StreamId, dict[tuple[bool, RequestId], Listening]] = {}
         self.before_store: Callable[[StoreEffect], None] | None = None
         self._faults: dict[type[StoreEffect], deque[StoreFault | None]] = {}
         self._held: deque[Callable[[], ServerEvent]] = deque()
@@ -272,8 +282,7 @@ class ServerHarness:
         if id is None:
             id = self.next_id()  # noqa: A001 - the wire's own word
         asked = {**({"taskIds": list(task_ids)} if task_ids else {}), **notifications}
-        listening = Listening(id, stream, asked)
-        self.listenings.append(listening)
+        listening = self.expect(Listening(id, stream, asked))
         self.begin(
             "subscriptions/listen",
             {"notifications": asked},
@@ -292,6 +301,12 @@ class ServerHarness:
     def cancel_request(self, request_id: JSONValue, *, stream: StreamId = STREAM) -> list[JSONObject]:
         """Send ``notifications/cancelled`` for a request; gives the frames that came of it."""
         return self.notify("notifications/cancelled", {"requestId": request_id}, stream=stream)
+
+    def expect(self, listening: Listening) -> Listening:
+        """From now on the messages of this subscription are judged, however its listen request is sent."""
+        of_stream = self._listenings.setdefault(listening.stream_id, {})
+        of_stream[key_of_request_id(listening.request_id)] = listening
+        return listening
 
     def send(
         self, raw: bytes, *, stream: StreamId = STREAM, owner: Owner = LOCAL_OWNER, own_stream: bool = False
@@ -439,7 +454,7 @@ class ServerHarness:
                     self.sent.append(effect)
                     self._show_listeners(effect)
                 case CutStream():
-                    for listening in self._listenings_on(effect.stream_id):
+                    for listening in self._listenings.get(effect.stream_id, {}).values():
                         listening.take_cut()
                 case LoadTask() | StoreTask() | ListDue() | DeleteTask() | HoldLease() | ListOrphans() | ListChanges():
                     event = self._answer_of_store(effect)
@@ -460,14 +475,13 @@ class ServerHarness:
                 self._events.append(event)
 
     def _show_listeners(self, frame: Frame) -> None:
-        listenings = self._listenings_on(frame.stream_id)
+        listenings = self._listenings.get(frame.stream_id)
         if listenings:
             message = decoded(frame)
-            for listening in listenings:
+            request_id = subscription_of(message)
+            listening = None if request_id is None else listenings.get(key_of_request_id(request_id))
+            if listening is not None:
                 listening.take(message)
-
-    def _listenings_on(self, stream_id: StreamId) -> list[Listening]:
-        return [listening for listening in self.listenings if listening.stream_id == stream_id]
 
     def _event_of(self, call: Call, reply: Reply) -> ServerEvent | None:
         match reply:

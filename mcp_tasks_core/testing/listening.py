@@ -64,13 +64,10 @@ class Listening:
     # --- taking in
 
     def take(self, message: JSONObject) -> None:
-        """One message of the stream. Those of other requests on it are left alone."""
+        """One message whose ``subscription_of`` is this one."""
         if "method" not in message:
-            if _same(message.get("id"), self.request_id):
-                self._take_answer(message)
-            return
-        meta = message.get("params", {}).get("_meta", {})
-        if META_SUBSCRIPTION_ID in meta and _same(meta[META_SUBSCRIPTION_ID], self.request_id):
+            self._take_answer(message)
+        else:
             self._take_notification(message["method"], message["params"])
             self.messages.append(message)
 
@@ -136,6 +133,13 @@ class Listening:
     def _check(self, holds: bool, problem: str) -> None:
         if not holds:
             raise BrokenSubscription(f"subscription {self.request_id!r}: {problem}")
+
+
+def subscription_of(message: JSONObject) -> RequestId | None:
+    """The id of the listen request that a server's message belongs to; of an answer, that of any request."""
+    found = message.get("params", {}).get("_meta", {}).get(META_SUBSCRIPTION_ID) if "method" in message else None
+    request_id: RequestId | None = message.get("id") if found is None else found
+    return request_id
 
 
 def _same(found: object, wanted: RequestId) -> bool:
