@@ -6,41 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
-import attrs
 
 from mcp_tasks_http import HttpLimits
 from mcp_tasks_trio import Application, ClientError, ServerEngine, ToolContext, connect_http, serving_http
+from tests.nginx.moments import EARLY_SECONDS, Chronicle, Moment
 from tests.nginx.proxying import NginxNotServing, nginx_before
 
 RESULT = "went through"
-# How much sooner than asked a sleep may be over, by the clocks of the loops.
-_EARLY_SECONDS = 0.05
 
 
-@attrs.frozen
-class Moment:
-    """Something that happened, in seconds since the call began."""
-
-    what: str
-    at: float
-
-
-class Passage:
-    """What happened to one call, in its order. Server, tool and client are in one process and write it together."""
+class Passage(Chronicle):
+    """What happened to one call."""
 
     def __init__(self, quiet_seconds: Sequence[float], note: Callable[[Moment], None]) -> None:
+        super().__init__(note)
         self.quiet_seconds = quiet_seconds
-        self.moments: list[Moment] = []
-        self._note = note
-        self._begun = 0.0
-
-    def begin(self) -> None:
-        self._begun = anyio.current_time()
-
-    def happened(self, what: str) -> None:
-        moment = Moment(what, anyio.current_time() - self._begun)
-        self.moments.append(moment)
-        self._note(moment)
 
     def application(self) -> Application:
         """A server whose tool reports progress, is quiet, and so on, and then gives its result."""
@@ -70,7 +50,7 @@ class Passage:
         return [
             f"after progress {number} it was quiet for {after - before:.2f} seconds, not for {seconds:g}"
             for number, seconds, before, after in zip(numbers, self.quiet_seconds, received, next_sent, strict=True)
-            if after - before < seconds - _EARLY_SECONDS
+            if after - before < seconds - EARLY_SECONDS
         ]
 
 
