@@ -66,6 +66,15 @@ def cli() -> None:
     help="Seal what tasks hold with the first key in this file; each of its keys opens what it has sealed.",
 )
 @click.option(
+    "--store-wait",
+    "store_wait_seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default="60",
+    help="How long to wait at the start for a store that other processes keep busy.",
+)
+@click.option(
     "--http",
     "address",
     metavar="HOST:PORT",
@@ -88,7 +97,13 @@ def cli() -> None:
     help="Listen where other machines can reach it, although everybody who does may do everything.",
 )
 def serve(
-    application: str, backend: str, log_level: str, store_file: str | None, key_file: str | None, **http: Any
+    application: str,
+    backend: str,
+    log_level: str,
+    store_file: str | None,
+    key_file: str | None,
+    store_wait_seconds: float,
+    **http: Any,
 ) -> int:
     """Serve an application on stdin and stdout, or over HTTP.
 
@@ -104,6 +119,7 @@ def serve(
         log_level=log_level,
         store=store_file,
         key_file=key_file,
+        start_wait_seconds=store_wait_seconds,
         http=HttpOptions.parse(**http),
     )
 

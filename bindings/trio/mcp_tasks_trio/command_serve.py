@@ -6,20 +6,25 @@ import importlib
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import attrs
 
 from mcp_tasks_core.errors import LocalProtocolError
-from mcp_tasks_core.store import TaskStore
+from mcp_tasks_core.store import StoreError, TaskStore
 from mcp_tasks_http import is_loopback
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode, WrongUsage
 from mcp_tasks_trio.http_options import parse_address
 from mcp_tasks_trio.served_store import open_store
 from mcp_tasks_trio.stdio_server import run_stdio
+from mcp_tasks_trio.store_start import START_WAIT_SECONDS
+
+_LAST_WAIT_SECONDS: Final = 1.0  # for the server to begin, when opening the store took all of the wait
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +77,7 @@ def run_serve(
     store: str | None = None,
     key_file: str | None = None,
     http: HttpOptions | None = None,
+    start_wait_seconds: float = START_WAIT_SECONDS,
 ) -> int:
     """Serve until the client closes stdin, or over HTTP until a signal; gives the exit status.
 
@@ -79,10 +85,11 @@ def run_serve(
         http: over HTTP.
         store: a file's path, or ``memory``; ``None`` for the application's own, else a file of the user's.
         key_file: the file with the keys that seal what tasks hold, ``None`` to leave it readable.
+        start_wait_seconds: how long to wait for a store that other processes keep busy; above 0.
 
     Raises:
-        WrongUsage: there is no such application, or no such store.
-        EndsEarly: it cannot listen there.
+        WrongUsage: there is no such application, or no such store, or it stayed busy.
+        EndsEarly: it cannot listen there, or it was told to end before the store was free.
     """
     application = load_application(spec)
     logging.basicConfig(
@@ -94,13 +101,27 @@ def run_serve(
             f" mcp-tasks call TOOL -- mcp-tasks serve {spec}",
             file=sys.stderr,
         )
-    tasks = open_store(application, store, origin=_origin_of(spec), key_file=key_file)
-    if http is None:
-        return run_stdio(application, backend=backend, store=tasks)
-    return _serve_http(application, tasks, http, backend)
+    until = time.monotonic() + start_wait_seconds
+    tasks = open_store(
+        application,
+        store,
+        origin=_origin_of(spec),
+        key_file=key_file,
+        wait_seconds=start_wait_seconds,
+        input_fd=0 if http is None else None,
+    )
+    rest_seconds = max(until - time.monotonic(), min(start_wait_seconds, _LAST_WAIT_SECONDS))
+    try:
+        if http is None:
+            return run_stdio(application, backend=backend, store=tasks, start_wait_seconds=rest_seconds)
+        return _serve_http(application, tasks, http, backend, rest_seconds)
+    except StoreError as error:
+        raise WrongUsage(str(error)) from None
 
 
-def _serve_http(application: Application, store: TaskStore | None, options: HttpOptions, backend: str) -> int:
+def _serve_http(
+    application: Application, store: TaskStore | None, options: HttpOptions, backend: str, start_wait_seconds: float
+) -> int:
     from mcp_tasks_trio.http_server import HttpListener, run_http
 
     def started(listener: HttpListener) -> None:
@@ -111,6 +132,7 @@ def _serve_http(application: Application, store: TaskStore | None, options: Http
             application,
             backend=backend,
             store=store,
+            start_wait_seconds=start_wait_seconds,
             host=options.host,
             port=options.port,
             path=options.path,

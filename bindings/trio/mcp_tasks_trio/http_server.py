@@ -33,6 +33,8 @@ from mcp_tasks_trio.http_link import HttpLink, monotonic_ms
 from mcp_tasks_trio.http_wire import Accept, Link, Wire
 from mcp_tasks_trio.listening_sockets import bind
 from mcp_tasks_trio.signals import SIGNALS, leave, signalled
+from mcp_tasks_trio.starting import reached_store
+from mcp_tasks_trio.store_start import START_WAIT_SECONDS
 from mcp_tasks_trio.threads import in_trio
 
 _log = logging.getLogger("mcp_tasks_trio")
@@ -273,6 +275,7 @@ async def serve_http(
     *,
     store: TaskStore | None = None,
     shutdown_grace_seconds: float = SHUTDOWN_GRACE_SECONDS,
+    start_wait_seconds: float = START_WAIT_SECONDS,
     started: Callable[[HttpListener], None] | None = None,
     shutting_down: Callable[[], None] | None = None,
     stop: anyio.Event | None = None,
@@ -285,6 +288,7 @@ async def serve_http(
     Args:
         store: where tasks are kept; the application's own when ``None``.
         shutdown_grace_seconds: how long requests in progress may still be answered.
+        start_wait_seconds: how long the start may wait for a store that other processes keep busy; above 0.
         started: called when it listens; ``url`` and ``port`` say where.
         shutting_down: called when the end begins.
         settings: those of ``HttpSettings``: ``host``, ``port``, ``path``, ``owner_resolver`` …
@@ -292,13 +296,17 @@ async def serve_http(
     Raises:
         LocalProtocolError: a setting that cannot be.
         OSError: it cannot listen there.
+        StoreBusy: the store was busy for all of ``start_wait_seconds``.
+        StoreError: the store failed at the start.
     """
     chosen = HttpSettings(**settings)
     signals = SIGNALS if threading.current_thread() is threading.main_thread() else ()
     with contextlib.ExitStack() as stack:
         # First of all: what goes wrong here is the caller's to see, and not inside of an exception group.
         sockets = await bind(chosen.host, chosen.port, chosen.unix_socket, stack)
-        engine = ServerEngine(application, store=store)
+        engine = ServerEngine(application, store=store, start_wait_seconds=start_wait_seconds)
+        if not await reached_store(engine, signals=signals, stop=stop):
+            return
         async with (
             engine.running(),
             signalled(signals) as signal_came,
@@ -325,6 +333,8 @@ def run_http(
     Raises:
         LocalProtocolError: there is no such backend, or a setting cannot be.
         OSError: it cannot listen there.
+        StoreBusy: the store was busy for all of ``start_wait_seconds``.
+        StoreError: the store failed at the start.
     """
     if backend not in BACKENDS:
         raise LocalProtocolError(f"backend is one of {', '.join(BACKENDS)}; not {backend!r}")

@@ -21,7 +21,9 @@ from mcp_tasks_core.store import TaskStore
 from mcp_tasks_trio.application import Application
 from mcp_tasks_trio.engine import ServerEngine
 from mcp_tasks_trio.signals import SIGNALS, leave, signalled
+from mcp_tasks_trio.starting import reached_store
 from mcp_tasks_trio.stdio_link import StdioLink
+from mcp_tasks_trio.store_start import START_WAIT_SECONDS
 from mcp_tasks_trio.threads import in_trio
 
 BACKENDS: Final = ("asyncio", "trio")
@@ -36,6 +38,7 @@ async def serve_stdio(
     store: TaskStore | None = None,
     owner: Owner = LOCAL_OWNER,
     eof_grace_seconds: float = EOF_GRACE_SECONDS,
+    start_wait_seconds: float = START_WAIT_SECONDS,
     shutting_down: Callable[[], None] | None = None,
 ) -> None:
     """Serve on this process's stdin and stdout until stdin ends, stdout breaks, or SIGINT or SIGTERM comes.
@@ -46,10 +49,15 @@ async def serve_stdio(
         store: where tasks are kept; the application's own when ``None``.
         owner: on whose behalf everything is asked.
         eof_grace_seconds: how long requests in progress may still be answered when stdin has ended.
+        start_wait_seconds: how long the start may wait for a store that other processes keep busy; above 0.
         shutting_down: called when the end begins.
+
+    Raises:
+        StoreBusy: the store was busy for all of that time.
+        StoreError: the store failed at the start.
     """
     with _standard_streams() as (input_fd, output_fd):
-        engine = ServerEngine(application, store=store)
+        engine = ServerEngine(application, store=store, start_wait_seconds=start_wait_seconds)
         await serve_pipes(
             engine,
             input_fd,
@@ -71,7 +79,13 @@ async def serve_pipes(
     signals: tuple[signal.Signals, ...] = (),
     shutting_down: Callable[[], None] | None = None,
 ) -> None:
-    """Serve on two file descriptors until the input ends or the output breaks. They stay open."""
+    """Serve on two file descriptors until the input ends or the output breaks. They stay open.
+
+    Raises:
+        StoreBusy, StoreError: as ``serve_stdio``.
+    """
+    if not await reached_store(engine, signals=signals, input_fd=input_fd):
+        return
     async with engine.running():
         pump = _pump_of_this_loop(engine, owner, output_fd)
         async with pump.connected(input_fd), signalled(signals) as stopped:
@@ -97,6 +111,7 @@ def run_stdio(
     store: TaskStore | None = None,
     owner: Owner = LOCAL_OWNER,
     eof_grace_seconds: float = EOF_GRACE_SECONDS,
+    start_wait_seconds: float = START_WAIT_SECONDS,
 ) -> int:
     """Serve on stdin and stdout as the main thing that this process does; gives its exit status.
 
@@ -105,6 +120,7 @@ def run_stdio(
 
     Raises:
         LocalProtocolError: there is no such backend.
+        StoreBusy, StoreError: as ``serve_stdio``.
     """
     if backend not in BACKENDS:
         raise LocalProtocolError(f"backend is one of {', '.join(BACKENDS)}; not {backend!r}")
@@ -120,6 +136,7 @@ def run_stdio(
             store=store,
             owner=owner,
             eof_grace_seconds=eof_grace_seconds,
+            start_wait_seconds=start_wait_seconds,
             shutting_down=shutting_down,
         )
 

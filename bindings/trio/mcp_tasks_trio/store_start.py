@@ -38,7 +38,7 @@ def checked_wait(seconds: float) -> float:
 def still_busy(seconds: float, busy: StoreBusy | None) -> StoreBusy:
     """What is said when all of the wait is over."""
     why = "it did not answer" if busy is None else str(busy)
-    return StoreBusy(f"the server did not start, for it waited {seconds:g} s for its task store in vain: {why}")
+    return StoreBusy(f"the server did not start, for it waited {round(seconds, 1):g} s for its task store in vain: {why}")
 
 
 class ToldOnce:
@@ -54,7 +54,7 @@ class ToldOnce:
             _log.warning(
                 "The server waits for its task store, which others keep busy; it starts as soon as the store is free"
                 " and gives up after %g s",
-                self._wait_seconds,
+                round(self._wait_seconds, 1),
             )
 
 
