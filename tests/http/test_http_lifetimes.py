@@ -389,3 +389,61 @@ def test_on_shutdown_a_request_that_is_on_its_way_is_still_served():
     done.feed(post()[-1:])
     assert done.payloads == [MESSAGE]
     assert done.responses[0].fields["connection"] == "close"
+
+
+# --- streams that are broken off
+
+
+@pytest.mark.spec("D22")
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+def test_a_stream_that_is_cut_ends_without_its_last_chunk_and_the_connection_with_it(version):
+    done = open_connection()
+    done.feed(post(first=f"POST /mcp HTTP/{version}") + post())
+    send(done, notice())
+    before = len(done.sent)
+    exchange = done.bodies[0].exchange
+    assert done.connection.open_stream == exchange
+    done.connection.cut(exchange, 0)
+    done.go_on()
+    assert done.sent[before:] == b""
+    assert (done.connection.closed, done.connection.open_stream) == (True, 0)
+    assert (done.cancelled, done.ends, len(done.bodies)) == ([], [ConnectionClosed()], 1)
+    assert done.connection.deadline_ms is None
+
+
+@pytest.mark.spec("D22")
+def test_what_was_sent_before_the_cut_goes_out_but_not_to_a_peer_that_takes_nothing():
+    for blocked in (False, True):
+        done = open_connection()
+        done.feed(post())
+        send(done, notice())
+        if blocked:
+            done.connection.writing_blocked(0)
+        done.connection.send(done.bodies[0].exchange, notice(), 0)
+        pending = done.connection.bytes_pending
+        done.connection.cut(done.bodies[0].exchange, 0)
+        assert done.connection.bytes_pending == (0 if blocked else pending)
+        assert done.connection.closed
+        assert list(done.connection.tick(10**6)) == [ConnectionClosed()]
+
+
+def test_a_request_that_is_cut_before_its_answer_began_gets_none():
+    done = open_connection()
+    done.feed(post())
+    done.connection.cut(done.bodies[0].exchange, 0)
+    done.go_on()
+    assert (done.sent, done.connection.closed) == (b"", True)
+
+
+def test_only_a_stream_that_goes_on_counts_as_open():
+    done = open_connection()
+    assert done.connection.open_stream == 0
+    done.feed(post())
+    assert done.connection.open_stream == 0
+    send(done, notice())
+    assert done.connection.open_stream == done.bodies[0].exchange
+    send(done, result())
+    assert done.connection.open_stream == 0
+    done.feed(post())
+    send(done, result())
+    assert done.connection.open_stream == 0

@@ -16,10 +16,10 @@ from typing import Any
 import anyio
 
 from mcp_tasks_trio import ClientError
-from tests.nginx.moments import Moment
-from tests.nginx.passage import Passage, pass_through
+from tests.nginx.moments import Chronicle, Moment
+from tests.nginx.passage import pass_through
 from tests.nginx.proxying import NginxNotServing
-from tests.nginx.vigil import Vigil, keep_vigil
+from tests.nginx.vigil import keep_vigil
 
 # nginx gives up on a server that says nothing for longer than this.
 _NGINX_READ_TIMEOUT_SECONDS = 60
@@ -45,7 +45,7 @@ def main() -> int:
         seconds = getattr(options, name)
         if seconds is not None and seconds <= _NGINX_READ_TIMEOUT_SECONDS:
             parser.error(f"--{name} is more than {_NGINX_READ_TIMEOUT_SECONDS}: nginx must have time to give up")
-    run: Callable[[], Coroutine[Any, Any, Passage | Vigil]]
+    run: Callable[[], Coroutine[Any, Any, Chronicle]]
     if options.listen is None:
         run = functools.partial(pass_through, (options.quiet, options.quiet), note=_show)
         passed = "each progress notification arrived before the next was sent, and the result came"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -20,7 +21,7 @@ class Moment:
     at: float
 
 
-class Chronicle:
+class Chronicle(ABC):
     """Moments in their order. Server and client are in one process and write it together.
 
     Args:
@@ -39,3 +40,7 @@ class Chronicle:
         moment = Moment(what, anyio.current_time() - self._begun)
         self.moments.append(moment)
         self._note(moment)
+
+    @abstractmethod
+    def faults(self) -> list[str]:
+        """What is wrong with what happened."""
