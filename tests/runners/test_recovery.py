@@ -72,6 +72,27 @@ def test_work_is_resumed_in_another_process_with_the_answers_that_were_given(bac
 
 
 @both_loops
+def test_a_server_that_ends_takes_back_no_question_of_work_that_another_process_will_resume(backend: str) -> None:
+    runs: list[tuple[str, int]] = []
+    app = application(runs, "resume")
+    store = SharedMemoryTaskStore()
+
+    async def test() -> None:
+        async with ServerEngine(app, store=store).running() as first:
+            process = Process(first)
+            task_id = await process.create("report", topic="owls")
+            await process.task_in(task_id, "input_required")
+        async with ServerEngine(app, store=store).running() as second:
+            heir = Process(second)
+            assert list((await heir.task(task_id))["inputRequests"]) == ["name"]
+            await heir.answer(task_id, name="Ada")
+            await heir.task_where(task_id, lambda state: "place" in state.get("inputRequests", {}))
+        assert runs == [("owls", 1), ("owls", 2)]
+
+    run(backend, test)
+
+
+@both_loops
 @pytest.mark.spec("D31")
 def test_work_fails_with_a_reason_where_its_tool_says_nothing_else(backend: str, tmp_path: Path) -> None:
     runs: list[tuple[str, int]] = []

@@ -185,6 +185,7 @@ class ServerEngine:
                 try:
                     yield
                 finally:
+                    self._execution.end()
                     task_group.cancel_scope.cancel()
         finally:
             for threads in self._store_threads:

@@ -151,6 +151,12 @@ class Execution:
         """Tasks whose work runs."""
         return len(self._works)
 
+    def end(self) -> None:
+        """The server ends, and all work with it: what stops because of that takes back none of its questions, which
+        whoever runs it again asks anew."""
+        for work in self._works.values():
+            work.channel.close()
+
     # --- calls that are answered inline, and gates
 
     def invoke_tool(self, effect: InvokeTool) -> None:
