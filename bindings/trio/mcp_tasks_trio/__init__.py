@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RemoteError,
         ServerNotStarted,
         ServerUnreachable,
+        SubscriptionsUnsupported,
         TaskCancelled,
         TaskFailed,
         TaskOverdue,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mcp_tasks_trio.client_execution import Execution
     from mcp_tasks_trio.client_http import bearer, connect_http
     from mcp_tasks_trio.client_inputs import InputRequest
+    from mcp_tasks_trio.client_listening import ListChange, ResourceUpdate, Subscription
     from mcp_tasks_trio.client_stdio import connect_stdio
     from mcp_tasks_trio.context import (
         GateContext,
@@ -75,6 +77,7 @@ _HOMES: Final = {
         "RemoteError",
         "ServerNotStarted",
         "ServerUnreachable",
+        "SubscriptionsUnsupported",
         "TaskCancelled",
         "TaskFailed",
         "TaskOverdue",
@@ -86,6 +89,7 @@ _HOMES: Final = {
     "client_execution": ("Execution",),
     "client_http": ("bearer", "connect_http"),
     "client_inputs": ("InputRequest",),
+    "client_listening": ("ListChange", "ResourceUpdate", "Subscription"),
     "client_stdio": ("connect_stdio",),
     "context": (
         "GateContext",
@@ -133,15 +137,19 @@ __all__ = [
     "InputUnhandled",
     "InvalidResponse",
     "LegacyServer",
+    "ListChange",
     "MethodContext",
     "OrphanedTask",
     "OwnerResolver",
     "ProtectedResource",
     "ProtocolError",
     "RemoteError",
+    "ResourceUpdate",
     "ServerEngine",
     "ServerNotStarted",
     "ServerUnreachable",
+    "Subscription",
+    "SubscriptionsUnsupported",
     "SyncGateContext",
     "SyncMethodContext",
     "SyncToolContext",

@@ -5,10 +5,12 @@ Source: basic; tools; tasks.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -21,10 +23,13 @@ from mcp_tasks_core.client.effects import (
     CloseConnection,
     CloseStream,
     Frame,
+    ListChangeObserved,
+    ListenAcknowledged,
     LogObserved,
     OperationEnded,
     ProgressObserved,
     Report,
+    ResourceUpdateObserved,
     Severity,
     StateObserved,
     TaskCreated,
@@ -34,6 +39,7 @@ from mcp_tasks_core.client.events import (
     CallId,
     ClientEvent,
     DiscoverStarted,
+    ListenStarted,
     ObservationStarted,
     OnTimeout,
     OperationId,
@@ -44,6 +50,7 @@ from mcp_tasks_core.client.events import (
 )
 from mcp_tasks_core.client.outcomes import Answered, Discovered, Outcome, ToolsListed
 from mcp_tasks_core.client.protocol import ClientProtocol
+from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import InputKey, Instant, JSONObject, TaskId
 from mcp_tasks_trio.background import start_in_background
 from mcp_tasks_trio.client_errors import error_for
@@ -56,6 +63,7 @@ from mcp_tasks_trio.client_execution import (
     tool_result_of,
 )
 from mcp_tasks_trio.client_inputs import InputHandler
+from mcp_tasks_trio.client_listening import Subscription
 from mcp_tasks_trio.client_results import CallToolResult
 
 LogHandler = Callable[[LogObserved], None]
@@ -101,6 +109,7 @@ class Client:
         self._transport: Transport | None = None
         self._on_log = on_log
         self._pending: dict[OperationId, Pending] = {}
+        self._subscriptions: dict[OperationId, Subscription] = {}
         self._operations = 0
         self._deadline_moved = anyio.Event()
         self._timer_wants_ms: int | None = None
@@ -262,6 +271,56 @@ class Client:
         )
         return Execution(self._start(event, on_input=on_input, on_state=on_state), TaskId(task_id))
 
+    @contextlib.asynccontextmanager
+    async def listen(
+        self,
+        task_ids: Iterable[str] = (),
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        resource_uris: Iterable[str] = (),
+        timeout: float | None = None,  # noqa: ASYNC109 - see call_tool
+    ) -> AsyncIterator[Subscription]:
+        """Have the server tell what changes, for as long as the block lasts. Leaving it cancels no task.
+
+        A stream that ends too early is asked for anew, and every task is read meanwhile, so that no end is missed.
+
+        Args:
+            task_ids: tasks whose states are told.
+            tools, prompts, resources: tell when these lists change.
+            resource_uris: tell when these resources change.
+            timeout: seconds after which it ends with ``CallTimedOut``.
+
+        Raises:
+            SubscriptionsUnsupported: the server has none.
+            ClientError: the server did not agree, or broke the protocol; reading the subscription raises it, too.
+            LocalProtocolError: it is to nothing, or cannot be asked for.
+        """
+        if isinstance(task_ids, str) or isinstance(resource_uris, str):
+            raise LocalProtocolError("task_ids and resource_uris are collections of strings, not one string")
+        event = ListenStarted(
+            operation_id=self._next(),
+            task_ids=tuple(dict.fromkeys(TaskId(task_id) for task_id in task_ids)),
+            tools=tools,
+            prompts=prompts,
+            resources=resources,
+            resource_uris=tuple(dict.fromkeys(resource_uris)),
+            timeout_ms=milliseconds(timeout),
+            jitter_permille=random.randint(0, 1_000),
+        )
+        subscription = self._subscriptions[event.operation_id] = Subscription(self, event.operation_id)
+        try:
+            self.feed(event)
+        except BaseException:
+            del self._subscriptions[event.operation_id]
+            raise
+        try:
+            await subscription.acknowledged()
+            yield subscription
+        finally:
+            subscription.cancel_nowait()
+
     async def request(
         self,
         method: str,
@@ -391,13 +450,21 @@ class Client:
             case Report(severity, message):
                 _log.log(_LEVELS[severity], "%s", message)
             case OperationEnded(operation_id, _):
-                pending = self._pending.pop(operation_id, None)
-                if pending is not None:
-                    pending.notice(effect)
-            case AskInput() | WithdrawInput() | TaskCreated() | StateObserved() | ProgressObserved():
+                ended = self._pending.pop(operation_id, None) or self._subscriptions.pop(operation_id, None)
+                if ended is not None:
+                    ended.notice(effect)
+            case StateObserved(operation_id, _):
+                follower = self._pending.get(operation_id) or self._subscriptions.get(operation_id)
+                if follower is not None:
+                    follower.notice(effect)
+            case AskInput() | WithdrawInput() | TaskCreated() | ProgressObserved():
                 pending = self._pending.get(effect.operation_id)
                 if pending is not None:
                     pending.notice(effect)
+            case ListenAcknowledged() | ListChangeObserved() | ResourceUpdateObserved():
+                subscription = self._subscriptions.get(effect.operation_id)
+                if subscription is not None:
+                    subscription.notice(effect)
 
     def _pass_on_log(self, effect: LogObserved) -> None:
         if self._on_log is None:

@@ -234,6 +234,14 @@ class TaskUnreachable(ClientError):
         self.reason = reason
 
 
+class SubscriptionsUnsupported(ClientError):
+    """The server has no subscriptions. Its tasks can be followed with ``observe``, which polls."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"the server has no subscriptions: {text}")
+        self.text = text
+
+
 def _with_process(text: str, exit_status: int | None, stderr_tail: str) -> str:
     if exit_status is not None:
         how = f"signal {-exit_status}" if exit_status < 0 else f"status {exit_status}"
@@ -247,6 +255,10 @@ def error_for(outcome: Outcome) -> ClientError | None:
     match outcome:
         case outcomes.Answered() | outcomes.Discovered() | outcomes.ToolsListed() | outcomes.ToolResult():
             return None
+        case outcomes.ListenEnded():
+            return None
+        case outcomes.NoSubscriptions(message=message):
+            return SubscriptionsUnsupported(message)
         case outcomes.TaskFailed(task):
             return TaskFailed(task)
         case outcomes.TaskCancelled(task):

@@ -120,7 +120,8 @@ async def open_http(
         on_log: called with log messages that requests asked for; it must not wait.
         probe: ask the server first whether it speaks this revision, and fail if it does not.
         probe_timeout: seconds of silence after which it does not; 10 by default.
-        connections_max: at the same time for calls, 1 or more; further ones wait for their turn.
+        connections_max: at the same time for calls, 1 or more; further ones wait for their turn. Subscriptions have
+            as many of their own.
         config: everything else, in place of ``client_info`` and ``capabilities``.
 
     Raises:
@@ -149,7 +150,14 @@ async def open_http(
         connections_max=connections_max,
         limits=HttpClientLimits(message_bytes_max=config.limits.frame_bytes_max),
     )
-    transport = HttpTransport(client, pool, headers=headers, parameters=client.parameters_of, relist=client.list_tools)
+    transport = HttpTransport(
+        client,
+        pool,
+        headers=headers,
+        parameters=client.parameters_of,
+        relist=client.list_tools,
+        listen_quiet_s=config.client_limits.listen_quiet_ms / 1000,
+    )
     await set_going(client, transport, probe=probe, probe_timeout=probe_timeout)
     return client
 

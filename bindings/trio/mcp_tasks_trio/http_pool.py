@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
+from mcp_tasks_core.client.calls import LISTEN
 from mcp_tasks_http import Endpoint, HttpClientConnection, HttpClientEvent, HttpClientLimits
 from mcp_tasks_trio.client_errors import ServerUnreachable
 
@@ -84,8 +85,8 @@ class ConnectionPool:
 
     Args:
         unix_socket: connect there in place of the endpoint's host and port.
-        connections_max: at the same time, for calls; requests about tasks have a few of their own, so that a task can
-            be cancelled while all the others wait.
+        connections_max: at the same time, for calls, and for subscriptions, which last; requests about tasks have a few
+            of their own, so that a task can be cancelled while all the others wait.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class ConnectionPool:
         self._unix_socket = unix_socket
         self._limits = limits
         self._slots = anyio.Semaphore(connections_max)
+        self._listen_slots = anyio.Semaphore(connections_max)
         self._task_slots = anyio.Semaphore(max(2, connections_max // 4))
         self._idle: list[PooledConnection] = []
         self._has_idle = anyio.Event()
@@ -109,6 +111,8 @@ class ConnectionPool:
 
     def slot(self, method: str) -> anyio.Semaphore:
         """What bounds the connections for such requests: to be held while one is used."""
+        if method == LISTEN:
+            return self._listen_slots
         return self._task_slots if method.startswith("tasks/") else self._slots
 
     async def take(self, *, fresh: bool = False) -> PooledConnection:

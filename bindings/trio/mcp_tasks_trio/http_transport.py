@@ -16,13 +16,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import anyio
+import attrs
 from anyio.abc import TaskGroup
 
+from mcp_tasks_core.client.calls import LISTEN
 from mcp_tasks_core.client.effects import Frame
 from mcp_tasks_core.client.events import CallId, ConnectionLost, MessageReceived, StreamEnded
 from mcp_tasks_core.errors import HEADER_MISMATCH, LocalProtocolError
 from mcp_tasks_core.wire.headers import NAME_MEMBERS, HeaderParameter, HeaderValueError, routing_headers
-from mcp_tasks_http import EndKind, RefusalKind, Refused, ReplyReceived, ResponseEnded
+from mcp_tasks_http import EndKind, HttpClientEvent, RefusalKind, Refused, ReplyReceived, ResponseEnded
 from mcp_tasks_trio.client import Client
 from mcp_tasks_trio.client_errors import ClientError, Forbidden, HttpError, InvalidResponse, Unauthorized
 from mcp_tasks_trio.client_errors import ConnectionLost as ConnectionLostError
@@ -37,7 +39,7 @@ _log: Final = logging.getLogger("mcp_tasks.client")
 _READS: Final = frozenset(
     {
         "server/discover", "tools/list", "prompts/list", "prompts/get", "resources/list", "resources/read",
-        "resources/templates/list", "completion/complete", "tasks/get",
+        "resources/templates/list", "completion/complete", "tasks/get", LISTEN,
     }
 )  # fmt: skip
 # What is still to reach the server when a client closes, and how long that may take.
@@ -45,6 +47,8 @@ _LAST_WORDS: Final = frozenset({"tasks/cancel", "tasks/update"})
 _LAST_WORDS_S: Final = 2.0
 # How long a stream may stay open behind its final answer, before its connection is given up.
 _STREAM_END_S: Final = 1.0
+# Statuses below 500 that may be another one when the same is sent again. Source: RFC 9110; RFC 8470; RFC 6585.
+_PASSING: Final = frozenset({408, 425, 429})
 
 
 class _Call:
@@ -66,6 +70,7 @@ class HttpTransport:
         headers: sent with every request, or asked before each.
         parameters: of a tool, those that headers repeat.
         relist: lists the tools anew.
+        listen_quiet_s: without any byte for so long, the stream of a subscription counts as cut.
     """
 
     def __init__(
@@ -76,12 +81,14 @@ class HttpTransport:
         headers: HeaderSource | None,
         parameters: Callable[[str], tuple[HeaderParameter, ...]],
         relist: Callable[[], Awaitable[object]],
+        listen_quiet_s: float,
     ) -> None:
         self._client = client
         self._pool = pool
         self._headers = headers
         self._parameters = parameters
         self._relist = relist
+        self._listen_quiet_s = listen_quiet_s
         self._group: TaskGroup | None = None
         self._early: list[_Call] = []
         self._calls: dict[CallId, _Call] = {}
@@ -169,9 +176,8 @@ class HttpTransport:
             del self._calls[call.call_id]
             self._one_ended.set()
         if self._client.awaits(call.call_id) and not call.scope.cancelled_caught:
-            self._client.feed(
-                StreamEnded(call.call_id, str(failure or "the response ended without an answer"), failure)
-            )
+            reason = str(failure or "the response ended without an answer")
+            self._client.feed(StreamEnded(call.call_id, reason, failure, _turned_away(call, failure)))
 
     async def _exchange(self, call: _Call) -> None:
         """Send the request; once more where that is safe and may help.
@@ -230,7 +236,7 @@ class HttpTransport:
     async def _read(self, call: _Call, connection: PooledConnection, *, intercept: bool) -> None:
         with anyio.CancelScope() as patience:
             while call.ended is None:
-                for event in await connection.receive():
+                for event in await self._next_events(call, connection):
                     match event:
                         case ReplyReceived(_, payload, status):
                             self._take_reply(call, payload, status, intercept=intercept)
@@ -238,6 +244,16 @@ class HttpTransport:
                             call.ended = event
                 if call.ended is None and not self._client.awaits(call.call_id):
                     patience.deadline = min(patience.deadline, anyio.current_time() + _STREAM_END_S)
+
+    async def _next_events(self, call: _Call, connection: PooledConnection) -> Sequence[HttpClientEvent]:
+        """What came next. Servers send a comment now and then while a subscription is quiet: none means no server."""
+        if call.frame.method != LISTEN:
+            return await connection.receive()
+        with anyio.move_on_after(self._listen_quiet_s):
+            return await connection.receive()
+        reason = f"nothing came on the stream for {self._listen_quiet_s:g} s"
+        cut = connection.http.connection_lost()
+        return [attrs.evolve(event, reason=reason) if isinstance(event, ResponseEnded) else event for event in cut]
 
     def _take_reply(self, call: _Call, payload: bytes, status: int, *, intercept: bool) -> None:
         if intercept and status == 400 and call.frame.method == "tools/call" and _is_mismatch(payload):
@@ -318,6 +334,21 @@ def _failure_of(call: _Call) -> ClientError | None:
             return InvalidResponse(f"the response ended without an answer{what}", method, None)
         case _:
             return InvalidResponse(ended.reason, method, None)
+
+
+def _turned_away(call: _Call, failure: ClientError | None) -> bool:
+    """Whether the same request, sent again, would fail in the same way."""
+    match call.ended:
+        case None:
+            return failure is not None and isinstance(failure.__cause__, LocalProtocolError)
+        case Refused(status=status):
+            return status < 500 and status not in _PASSING
+        case ResponseEnded(kind=EndKind.CUT):
+            return False
+        case ResponseEnded(kind=EndKind.COMPLETE, status=status):
+            return status is not None and 400 <= status < 500 and status not in _PASSING
+        case _:
+            return True
 
 
 def _refusal(refused: Refused) -> HttpError:
