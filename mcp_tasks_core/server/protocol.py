@@ -155,8 +155,12 @@ class ServerProtocol:
     def deadline(self) -> int | None:
         """Monotonic milliseconds at which ``Ticked`` is wanted next, ``None`` for never. Any event may change it."""
         earliest = self._machine.next_expiry_ms
-        parts = (self._work, self._expiry, self._sharing, self._subscriptions)
-        for moment in (part.deadline_ms for part in parts):
+        for moment in (
+            self._work.deadline_ms,
+            self._expiry.deadline_ms,
+            self._sharing.deadline_ms,
+            self._subscriptions.deadline_ms,
+        ):
             if moment is not None and (earliest is None or moment < earliest):
                 earliest = moment
         return earliest

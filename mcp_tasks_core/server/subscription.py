@@ -36,12 +36,13 @@ class WatchedTask:
     """A task that one listener or more waits for.
 
     ``ending`` is the end of each message about its newest state, ``None`` before anything is known of it. The
-    revision is that of the store; states of an application's own engine have none.
+    revision is that of the store, and counts among the states of one task; another one that took the id of a deleted
+    one later was ``born_ms`` later. States of an application's own engine have neither.
     """
 
     __slots__ = (
-        "again", "caller", "ending", "is_terminal", "joining", "listeners", "looking", "rechecks", "revision",
-        "source", "task_id",
+        "again", "born_ms", "caller", "ending", "is_terminal", "joining", "listeners", "looking", "rechecks",
+        "revision", "source", "task_id",
     )  # fmt: skip
 
     def __init__(self, task_id: TaskId, source: str | None, caller: Owner) -> None:
@@ -51,6 +52,7 @@ class WatchedTask:
         self.listeners: dict[Subscription, None] = {}
         self.joining: list[Subscription] = []
         self.revision = 0
+        self.born_ms = 0
         self.ending: bytes | None = None
         self.is_terminal = False
         self.looking = False

@@ -35,6 +35,7 @@ class Seen:
     members: bytes
     is_terminal: bool
     revision: int
+    born_ms: int = 0
 
 
 @attrs.frozen
@@ -275,7 +276,8 @@ class WatchedTasks:
         state = self._storing.state_of(row)
         if state.record.expired:
             return None
-        return Seen(self._machine.states.members(state), state.record.is_terminal, row.revision)
+        record = state.record
+        return Seen(self._machine.states.members(state), record.is_terminal, row.revision, record.created_at_ms)
 
     def _seen_at(self, source: str, watched: WatchedTask, state: JSONObject) -> Seen:
         fit = self._native.fit(source, watched.task_id, state)
@@ -288,7 +290,9 @@ class WatchedTasks:
 
     def _show(self, watched: WatchedTask, seen: Seen) -> None:
         """Tell of a state, unless it is no newer than what is known, or says nothing else."""
-        if seen.revision <= watched.revision or watched.is_terminal:
+        if seen.born_ms > watched.born_ms:
+            self._begin_anew(watched, seen.born_ms)
+        if seen.born_ms < watched.born_ms or seen.revision <= watched.revision or watched.is_terminal:
             return
         watched.revision = seen.revision
         ending = b"}," + seen.members + b"}}"
@@ -296,3 +300,12 @@ class WatchedTasks:
             watched.ending = ending
             watched.is_terminal = seen.is_terminal
             self._tell.changed(watched)
+
+    def _begin_anew(self, watched: WatchedTask, born_ms: int) -> None:
+        """What was known is of a task that is no more: this one has taken its id since."""
+        for listener in list(watched.listeners):
+            self._tell.gone(listener, watched, False)
+        watched.born_ms = born_ms
+        watched.revision = 0
+        watched.ending = None
+        watched.is_terminal = False

@@ -13,6 +13,7 @@ from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
 from mcp_tasks_core.server.effects import AskSource, CutStream, LoadTask, Report
 from mcp_tasks_core.server.events import (
+    Deferral,
     ListChanged,
     ListKind,
     ResourceUpdated,
@@ -161,6 +162,28 @@ def test_a_task_that_is_purged_under_its_listener_is_told_no_more_and_a_listen_o
     assert listening.result is not None
     assert not mixed.ended
     assert server.protocol.watched_tasks == 0
+
+
+@pytest.mark.spec("S8", "S10")
+def test_a_task_that_takes_the_id_of_a_purged_one_is_another_task() -> None:
+    claims = {"claim": lambda call: Defer(deferral=Deferral.CLAIM, task_id="job-1", ttl_ms=None)}
+    server = ServerHarness(tools=claims)
+    server.request("tools/call", name="claim", arguments={})
+    for message in ("one", "two"):
+        server.progress("job-1", message)
+        server.advance(2_000)
+    former = server.listen("job-1", stream=OWN)
+    row = server.store.load(TaskId("job-1"))
+    assert row is not None
+    assert server.store.delete(row.task_id, row.revision)
+    server.request("tools/call", name="claim", arguments={})
+    listening = server.listen("job-1")
+    assert former.result is not None
+    assert former.states_of("job-1")[-1]["statusMessage"] == "two"
+    assert "statusMessage" not in listening.states_of("job-1")[0]
+    server.complete("job-1", text_result())
+    assert listening.statuses_of("job-1") == ["working", "completed"]
+    assert former.statuses_of("job-1") == ["working"]
 
 
 @pytest.mark.spec("S8", "D9")
