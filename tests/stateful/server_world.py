@@ -83,6 +83,7 @@ class World:
             ],
             methods=frozenset({"prompts/get", "shop/echo"}),
             capabilities={"prompts": {}},
+            subscriptions=False,
             access=access,
             request_state_keys=[RequestStateKey("k1", b"k" * 32)],
             call_limit_ms=call_limit_ms,
