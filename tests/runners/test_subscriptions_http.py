@@ -1,0 +1,331 @@
+"""Subscriptions over real loopback sockets, on both event loops: first bytes, readers that stop, ends of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from mcp_tasks_core.server.effects import CutStream
+from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamClosed, StreamUnblocked
+from mcp_tasks_http import HttpLimits
+from mcp_tasks_trio import ServerEngine, serving_http
+from runners.http_peer import HttpPeer, HttpServed, call, http_served, post
+from runners.listening import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
+from runners.served import both_loops, run
+
+
+async def begin(server: HttpServed, stage: Stage, part: str) -> str:
+    """The id of a task that plays this part, and is doing so."""
+    response = await server.ask(call("act", {"part": part}))
+    await stage.until_begun(part)
+    task_id: str = response.result["taskId"]
+    return task_id
+
+
+@asynccontextmanager
+async def listener(server: HttpServed, *task_ids: str, request_id: object = 1, **asked: Any) -> AsyncIterator[HttpPeer]:
+    """A connection on which a listen was acknowledged, and the first state of each task was read."""
+    async with server.peer() as peer:
+        await peer.send(post("subscriptions/listen", filter_of(*task_ids, **asked), request_id=request_id))
+        await peer.stream_head()
+        assert (await peer.event())["method"] == ACKNOWLEDGED
+        for task_id in task_ids:
+            assert (await peer.event())["params"]["taskId"] == task_id
+        yield peer
+
+
+def text_of(event: dict[str, Any]) -> str:
+    text: str = event["params"]["statusMessage"]
+    return text
+
+
+# --- the beginning
+
+
+@both_loops
+@pytest.mark.spec("S1", "S2", "H3")
+def test_the_acknowledgement_is_there_before_anything_happens_on_a_stream_that_nothing_may_keep(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app) as server, server.peer() as peer:
+            await peer.send(post("subscriptions/listen", filter_of(uris=[URI]), request_id="listen 1"))
+            head = await peer.stream_head()
+            assert head.fields["x-accel-buffering"] == "no"
+            assert head.fields["cache-control"] == "no-store"
+            event = await peer.event()
+            assert event["method"] == ACKNOWLEDGED
+            assert event["params"]["_meta"] == {SUBSCRIPTION_ID: "listen 1"}
+            server.engine.feed(ResourceUpdated(URI))
+            assert (await peer.event())["params"]["uri"] == URI
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("H3")
+def test_a_quiet_subscription_gets_comments_and_then_what_happens(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with (
+            http_served(stage.app, limits=HttpLimits(comment_interval_ms=20)) as server,
+            listener(server, uris=[URI]) as peer,
+        ):
+            assert [await peer.chunk() for _ in range(3)] == [b":\n\n"] * 3
+            server.engine.feed(ResourceUpdated(URI))
+            assert (await peer.event())["params"]["uri"] == URI
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("D20")
+def test_a_subscription_with_nothing_left_to_tell_ends_and_its_connection_serves_on(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app) as server, server.peer() as peer:
+            for number in range(3):
+                await peer.send(post("subscriptions/listen", filter_of("unknown"), request_id=number))
+                await peer.stream_head()
+                assert (await peer.event())["params"]["notifications"] == {"taskIds": []}
+                assert (await peer.event())["id"] == number
+                assert await peer.chunk() == b""
+                assert (await peer.answer(post("tools/list"))).status == 200
+            assert server.listener.connections == 1
+
+    run(backend, test)
+
+
+# --- readers that stop
+
+
+@both_loops
+@pytest.mark.spec("S8", "S11", "D44")
+def test_a_reader_that_stopped_reading_gets_the_newest_state_alone_and_others_everything_meanwhile(
+    backend: str,
+) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app) as server:
+            told = Told(server.engine)
+            first, last = await begin(server, stage, "first"), await begin(server, stage, "last")
+            async with (
+                listener(server, first, last, uris=[LONG_URI]) as stopped,
+                listener(server, first, request_id=2) as healthy,
+            ):
+                filled = fill(server.engine, told, StreamBlocked)
+                for number in range(200):
+                    await stage.says("first", f"state {number}")
+                    assert text_of(await healthy.event()) == f"state {number}"
+                stage.ends("last")
+                assert [type(event) for event in told.of(StreamBlocked, StreamUnblocked)] == [StreamBlocked]
+                for _ in range(filled):
+                    assert (await stopped.event())["params"]["uri"] == LONG_URI
+                newest, end = await stopped.event(), await stopped.event()
+                assert (newest["params"]["taskId"], text_of(newest)) == (first, "state 199")
+                assert (end["params"]["taskId"], end["params"]["status"]) == (last, "completed")
+                await stage.says("first", "later")
+                assert text_of(await stopped.event()) == text_of(await healthy.event()) == "later"
+                assert [type(event) for event in told.of(StreamBlocked, StreamUnblocked)] == [
+                    StreamBlocked,
+                    StreamUnblocked,
+                ]
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("D22", "S11")
+def test_a_reader_that_takes_nothing_for_too_long_sees_its_stream_break_off_and_others_go_on(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage(slow_reader_ms=200)
+        async with http_served(stage.app) as server:
+            told = Told(server.engine)
+            task_id = await begin(server, stage, "only")
+            async with (
+                listener(server, task_id, uris=[LONG_URI]) as stopped,
+                listener(server, task_id, request_id=2) as healthy,
+            ):
+                fill(server.engine, told, StreamBlocked)
+                with anyio.fail_after(10):
+                    await server.until(lambda: server.engine.streams_open == 1)
+                await stage.says("only", "still here")
+                assert text_of(await healthy.event()) == "still here"
+                rest = await stopped.ended()
+                assert not rest.endswith(b"0\r\n\r\n")
+                assert b'"result"' not in rest
+                assert told.of(StreamClosed) == []
+            await server.is_clean()
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S11")
+def test_a_reader_over_the_write_limit_of_http_ends_its_subscription_once(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app, limits=HttpLimits(write_wait_ms=100)) as server:
+            told = Told(server.engine)
+            async with listener(server, uris=[LONG_URI]) as stopped:
+                fill(server.engine, told, StreamBlocked)
+                await server.is_clean()
+                assert len(told.of(StreamClosed)) == 1
+                await stopped.ended()
+
+    run(backend, test)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@both_loops
+@pytest.mark.spec("S11")
+def test_many_readers_that_stop_in_one_turn_are_all_told_of(backend: str, tmp_path: Path) -> None:
+    """As many as would not fit on the stack, if telling of one led to writing to the next."""
+    count, path = 300, str(tmp_path / "socket")
+
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app, unix_socket=path) as server, AsyncExitStack() as streams:
+            told = Told(server.engine)
+            for _ in range(count):
+                peer = HttpPeer(await streams.enter_async_context(await anyio.connect_unix(path)))
+                await peer.send(post("subscriptions/listen", filter_of(uris=[LONG_URI])))
+                await peer.stream_head()
+                await peer.event()
+            fill(server.engine, told, StreamBlocked)
+            blocked = [event.stream_id for event in told.events if isinstance(event, StreamBlocked)]
+            assert len(blocked) == len(set(blocked)) == count
+            await streams.aclose()
+            await server.is_clean()
+
+    run(backend, test)
+
+
+# --- clients that go away
+
+
+@both_loops
+@pytest.mark.spec("H8", "S6")
+@pytest.mark.parametrize("way", ["aclose", "reset"])
+def test_a_client_that_goes_away_in_a_quiet_spell_leaves_nothing_behind(backend: str, way: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app, limits=HttpLimits(eof_comment_interval_ms=10)) as server:
+            task_id = await begin(server, stage, "only")
+            for number in range(10):
+                async with listener(server, task_id, uris=[URI], request_id=number) as peer:
+                    assert server.engine.streams_open == 1
+                    await getattr(peer, way)()
+                    await server.is_clean()
+            await stage.says("only", "nobody hears it")
+            async with listener(server, task_id, uris=[URI]) as peer:
+                stage.ends("only")
+                assert (await peer.event())["params"]["status"] == "completed"
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("D40")
+def test_a_client_that_only_sends_nothing_more_goes_on_listening(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app, limits=HttpLimits(eof_comment_interval_ms=10)) as server:
+            task_id = await begin(server, stage, "only")
+            async with listener(server, task_id) as peer:
+                await peer.send_eof()
+                assert [await peer.chunk() for _ in range(3)] == [b":\n\n"] * 3
+                await stage.says("only", "heard")
+                assert text_of(await peer.event()) == "heard"
+                stage.ends("only")
+                assert (await peer.event())["params"]["status"] == "completed"
+                assert (await peer.event())["id"] == 1
+                assert await peer.ended() == b"0\r\n\r\n"
+            await server.is_clean()
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("D40", "H8")
+def test_a_client_that_sends_nothing_more_and_then_dies_is_found_out(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with (
+            http_served(stage.app, limits=HttpLimits(eof_comment_interval_ms=10)) as server,
+            listener(server, uris=[URI]) as peer,
+        ):
+            await peer.send_eof()
+            assert await peer.chunk() == b":\n\n"
+            assert server.engine.streams_open == 1
+            await peer.aclose()
+            await server.is_clean()
+
+    run(backend, test)
+
+
+# --- the server's end
+
+
+@both_loops
+@pytest.mark.spec("S5")
+def test_subscriptions_end_in_good_order_when_the_server_does_and_do_not_make_it_wait(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        engine = ServerEngine(stage.app)
+        ended = anyio.Event()
+        async with anyio.create_task_group() as group, engine.running():
+            stop = anyio.Event()
+            started: list[HttpServed] = []
+
+            async def serve() -> None:
+                async with serving_http(
+                    engine, port=0, allowed_hosts=["localhost:80"], shutdown_grace_seconds=3600
+                ) as listening:
+                    started.append(HttpServed(engine, listening))
+                    await stop.wait()
+                ended.set()
+
+            group.start_soon(serve)
+            while not started:
+                await anyio.lowlevel.checkpoint()
+            (server,) = started
+            task_id = await begin(server, stage, "only")
+            async with listener(server, task_id) as one, listener(server, uris=[URI], request_id="2") as two:
+                stop.set()
+                for peer, request_id in ((one, 1), (two, "2")):
+                    result = await peer.event()
+                    assert result["id"] == request_id
+                    assert result["result"]["_meta"][SUBSCRIPTION_ID] == request_id
+                    assert await peer.ended() == b"0\r\n\r\n"
+            await ended.wait()
+            assert (engine.streams_open, list(engine.protocol.open_exchanges)) == (0, [])
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("D22")
+def test_the_engine_forgets_a_stream_that_is_cut(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app) as server:
+            async with listener(server, uris=[URI]) as peer:
+                told = Told(server.engine)
+                (exchange,) = server.engine.protocol.open_exchanges
+                server.engine.protocol.handle = lambda event, now: [CutStream(exchange.stream_id, "for the test")]
+                server.engine.feed(ResourceUpdated(URI))
+                del server.engine.protocol.handle
+                assert await peer.ended() == b""
+                assert server.engine.streams_open == 0
+                assert told.of(StreamClosed) == []
+            server.engine.feed(StreamClosed(exchange.stream_id))
+
+    run(backend, test)
