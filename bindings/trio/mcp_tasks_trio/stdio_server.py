@@ -88,7 +88,7 @@ async def serve_pipes(
         return
     async with engine.running():
         pump = _pump_of_this_loop(engine, owner, output_fd)
-        async with pump.connected(input_fd), signalled(signals) as stopped:
+        async with signalled(signals) as stopped, pump.connected(input_fd):
             link = pump.link
             await _first_of(link.input_ended, link.broken, stopped)
             if shutting_down is not None:
