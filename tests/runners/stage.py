@@ -1,99 +1,97 @@
-"""An application with lists that change, and a client on pipes that listens."""
+"""What tests of subscriptions share: an application whose tasks and resources change when a test says so."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import anyio
 
-from mcp_tasks_trio import Application
-from runners.served import Peer
+from mcp_tasks_core.identifiers import Instant
+from mcp_tasks_core.limits import Limits
+from mcp_tasks_core.server.effects import ServerEffect
+from mcp_tasks_core.server.events import ResourceUpdated, ServerEvent
+from mcp_tasks_trio import Application, ServerEngine, ToolContext
 
-BOUND_SECONDS = 20
-EVERYTHING: dict[str, Any] = {
-    "toolsListChanged": True,
-    "promptsListChanged": True,
-    "resourcesListChanged": True,
-    "resourceSubscriptions": ["library://A1"],
-}
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+URI = "stage://curtain"
+LONG_URI = "stage://" + "x" * 2000  # few of its notifications fill a socket or a pipe
 
 
-class Taken:
-    """What came over in the loop, in how many parts, and in which thread."""
+class Stage:
+    """Tasks that go on, and end, at a word of the test."""
 
-    def __init__(self) -> None:
-        self.parts: list[list[Any]] = []
-        self.threads: set[int] = set()
-        self._came = anyio.Event()
+    def __init__(self, **limits: int) -> None:
+        self._contexts: dict[str, ToolContext] = {}
+        self._ends: dict[str, anyio.Event] = {}
+        self.app = Application(
+            "stage",
+            version="1",
+            limits=Limits(progress_interval_ms=1, **limits),
+            capabilities={"resources": {"subscribe": True}},
+        )
 
-    def take(self, values: Sequence[Any]) -> None:
-        self.parts.append(list(values))
-        self.threads.add(threading.get_ident())
-        self._came.set()
-        self._came = anyio.Event()
+        @self.app.tool(task="always", ttl=timedelta(minutes=5))
+        async def act(context: ToolContext, part: str) -> str:
+            self._contexts[part] = context
+            await self._end_of(part).wait()
+            return "the end of " + part
+
+    def _end_of(self, part: str) -> anyio.Event:
+        return self._ends.setdefault(part, anyio.Event())
+
+    async def says(self, part: str, text: str) -> None:
+        """The task of this part has a new status message."""
+        await self._contexts[part].progress(1, message=text)
+
+    def ends(self, part: str) -> None:
+        self._end_of(part).set()
+
+    async def until_begun(self, part: str) -> None:
+        while part not in self._contexts:
+            await anyio.lowlevel.checkpoint()
+
+
+class Told:
+    """What an engine tells its core, in its order."""
+
+    def __init__(self, engine: ServerEngine) -> None:
+        self.events: list[ServerEvent] = []
+        handle = engine.protocol.handle
+
+        def note(event: ServerEvent, now: Instant) -> Sequence[ServerEffect]:
+            self.events.append(event)
+            return handle(event, now)
+
+        engine.protocol.handle = note  # type: ignore[method-assign]
+
+    def of(self, *kinds: type) -> list[ServerEvent]:
+        """Those of these kinds."""
+        return [event for event in self.events if type(event) in kinds]
 
     @property
-    def all(self) -> list[Any]:
-        return [value for part in self.parts for value in part]
-
-    async def until(self, last: Any) -> list[Any]:
-        """Everything, once this has come."""
-        while last not in self.all:
-            await self._came.wait()
-        return self.all
+    def names(self) -> list[str]:
+        return [type(event).__name__ for event in self.events]
 
 
-def in_thread(function: Callable[[], object]) -> None:
-    """Have it done in another thread, and wait without giving the loop a turn."""
-    thread = threading.Thread(target=function)
-    thread.start()
-    thread.join(BOUND_SECONDS)
-    assert not thread.is_alive()
+def filter_of(*task_ids: str, uris: Sequence[str] = (), tools: bool = False) -> dict[str, Any]:
+    """The params of a listen."""
+    asked: dict[str, Any] = {}
+    if task_ids:
+        asked["taskIds"] = list(task_ids)
+    if uris:
+        asked["resourceSubscriptions"] = list(uris)
+    if tools:
+        asked["toolsListChanged"] = True
+    return {"notifications": asked}
 
 
-def library(**options: Any) -> Application:
-    app = Application("library", version="1", **options)
-
-    @app.method("prompts/list")
-    async def prompts(params: dict[str, Any], context: object) -> dict[str, Any]:
-        return {"prompts": []}
-
-    @app.method("resources/list")
-    async def resources(params: dict[str, Any], context: object) -> dict[str, Any]:
-        return {"resources": []}
-
-    @app.tool()
-    async def find() -> str:
-        return "A1"
-
-    return app
-
-
-async def listen(peer: Peer, notifications: dict[str, Any]) -> dict[str, Any]:
-    """What a new subscription agreed to."""
-    await peer.start("subscriptions/listen", {"notifications": notifications})
-    acknowledged = await peer.next()
-    assert acknowledged["method"] == "notifications/subscriptions/acknowledged", acknowledged
-    agreed: dict[str, Any] = acknowledged["params"]["notifications"]
-    return agreed
-
-
-async def told(peer: Peer, count: int) -> list[str]:
-    """The next notifications, by their methods' last part and the URI if there is one."""
-    messages = [await peer.next() for _ in range(count)]
-    return [" ".join([m["method"].removeprefix("notifications/"), *_uris(m)]) for m in messages]
-
-
-def _uris(received: dict[str, Any]) -> list[str]:
-    return [received["params"]["uri"]] if "uri" in received["params"] else []
-
-
-async def until_told(peer: Peer, method: str) -> None:
-    while await told(peer, 1) != [method]:
-        pass
-
-
-async def tool_names(peer: Peer) -> list[str]:
-    return [tool["name"] for tool in (await peer.result("tools/list"))["tools"]]
+def fill(engine: ServerEngine, told: Told, kind: type) -> int:
+    """Update a long URI until the core is told that a stream is blocked; gives how often."""
+    for count in range(1, 20_000):
+        engine.feed(ResourceUpdated(LONG_URI))
+        if told.of(kind):
+            return count
+    raise AssertionError("the stream takes whatever is written to it")
