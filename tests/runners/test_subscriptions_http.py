@@ -16,8 +16,8 @@ from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamC
 from mcp_tasks_http import HttpLimits
 from mcp_tasks_trio import ServerEngine, serving_http
 from runners.http_peer import HttpPeer, HttpServed, call, http_served, post
-from runners.stage import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
 from runners.served import both_loops, run
+from runners.stage import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
 
 
 async def begin(server: HttpServed, stage: Stage, part: str) -> str:

@@ -18,8 +18,8 @@ import pytest
 from mcp_tasks_core.identifiers import TaskId
 from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamUnblocked
 from mcp_tasks_trio import ServerEngine, serve_pipes
-from runners.stage import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
 from runners.served import CAPABILITIES, Peer, Served, both_loops, message, run, served
+from runners.stage import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
 
 CANCELLED = "notifications/cancelled"
 
