@@ -96,6 +96,20 @@ async def test_logging_tool(context: ToolContext) -> str:
     return "Three messages were logged."
 
 
+@app.tool()
+def test_trigger_tool_change() -> str:
+    """Tell listeners that the list of tools has changed; it stays as it is."""
+    app.tools_changed()
+    return "Whoever listens was told of tools."
+
+
+@app.tool()
+async def test_trigger_prompt_change() -> str:
+    """Tell listeners that the list of prompts has changed; it stays as it is."""
+    app.prompts_changed()
+    return "Whoever listens was told of prompts."
+
+
 @app.tool("test_custom_headers")
 def custom_headers(
     region: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})],

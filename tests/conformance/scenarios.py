@@ -32,17 +32,8 @@ class Scenario:
     options: tuple[str, ...] = ()
 
 
-# Each needs subscriptions/listen; they are skipped where it is not served and no listChanged is advertised.
-SUBSCRIPTION_CHECKS: Final = {
-    "sep-2575-server-sends-subscription-ack": 1,
-    "sep-2575-server-tags-subscription-id": 1,
-    "sep-2575-server-honors-notification-filter": 1,
-    "sep-2575-server-sends-prompts-list-changed-on-subscription": 1,
-    "sep-2575-server-sends-tools-list-changed-on-subscription": 1,
-}
-
 REQUIRED: Final = (
-    Scenario(name="server-stateless", may_skip=SUBSCRIPTION_CHECKS),
+    Scenario(name="server-stateless", warnings_gate=True),
     *(
         Scenario(name=name)
         for name in (
