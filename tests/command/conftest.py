@@ -42,6 +42,7 @@ class ServerProcess:
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._stderr: list[bytes] = []
+        self._said = threading.Condition()
         self._open: dict[tuple[type, Any], Message] = {}
         self._ids = itertools.count(1_000_000)
         self._threads = [threading.Thread(target=work) for work in (self._read_stdout, self._read_stderr)]
@@ -57,11 +58,18 @@ class ServerProcess:
     def _read_stderr(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self._stderr.append(line)
+            with self._said:
+                self._stderr.append(line)
+                self._said.notify_all()
 
     @property
     def stderr(self) -> str:
         return b"".join(self._stderr).decode()
+
+    def until_it_says(self, text: str) -> None:
+        """Wait until this stands on stderr."""
+        with self._said:
+            assert self._said.wait_for(lambda: text in self.stderr, BOUND_SECONDS), self.stderr
 
     def send_bytes(self, data: bytes) -> None:
         assert self.process.stdin is not None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import signal
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcp_tasks_sqlite import SqliteTaskStore
 from mcp_tasks_trio.served_store import default_file, state_folder
+
+BACKENDS = ["asyncio", "trio"]
+WAITS = "The server waits for its task store"
 
 
 @pytest.mark.spec("C5")
@@ -76,6 +81,129 @@ def test_a_file_that_cannot_be_a_store_is_refused_in_one_line(
     assert done.stdout == ""
     assert f"{tmp_path / made} cannot be used as a store: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# --- a store that another process keeps busy at the start
+
+
+@pytest.fixture(params=["a new file", "a store"])
+def locked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Holds the write lock of ``tasks.db`` until it is rolled back."""
+    file = tmp_path / "tasks.db"
+    file.touch(mode=0o600)
+    if request.param == "a store":
+        SqliteTaskStore(file).close()
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+@pytest.mark.spec("C5")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_server_waits_for_a_store_that_is_locked_at_its_start_and_serves_when_it_is_free(
+    start_server: Callable[..., Any], locked: sqlite3.Connection, tmp_path: Path, backend: str
+) -> None:
+    options = ("sample_app:app", "--store", str(tmp_path / "tasks.db"), "--backend", backend)
+    first, second = start_server(*options), start_server(*options)
+    for server in (first, second):
+        server.until_it_says(WAITS)
+    locked.execute("ROLLBACK")
+    task_ids = [server.tool("finish", {"text": "kept"})["taskId"] for server in (first, second)]
+    for task_id in task_ids:
+        assert first.ended_state(task_id) == second.ended_state(task_id)
+    for server in (first, second):
+        server.close_input()
+        assert server.wait() == 0
+        assert server.stderr.count(WAITS) == 1
+        assert "Traceback" not in server.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("transport", [(), ("--http", "127.0.0.1:0")])
+def test_a_store_that_stays_locked_ends_the_start_in_one_line(
+    mcp_tasks: Callable[..., Any],
+    locked: sqlite3.Connection,
+    tmp_path: Path,
+    backend: str,
+    transport: tuple[str, ...],
+) -> None:
+    file = str(tmp_path / "tasks.db")
+    done = mcp_tasks(
+        "serve", "sample_app:app", "--store", file, "--backend", backend, "--store-wait", "0.2", *transport
+    )
+    assert (done.status, done.stdout) == (2, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("mcp-tasks: ")
+    assert "the server did not start, for it waited 0.2 s for its task store in vain: " in last
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_store_that_was_locked_at_the_start_is_sealed_where_it_is_to_be(
+    start_server: Callable[..., Any], locked: sqlite3.Connection, tmp_path: Path, sealed: bool
+) -> None:
+    options = ("--key-file", str(key_file(tmp_path, KEY))) if sealed else ()
+    server = start_server("sample_app:app", "--store", str(tmp_path / "tasks.db"), *options)
+    server.until_it_says(WAITS)
+    locked.execute("ROLLBACK")
+    server.ended_state(server.tool("finish", {"text": "a secret text"})["taskId"])
+    server.close()
+    readable = any(b"a secret text" in file.read_bytes() for file in tmp_path.glob("tasks.db*"))
+    assert readable is not sealed
+
+
+def test_keys_that_do_not_fit_are_told_at_once_although_the_store_is_locked(
+    start_server: Callable[..., Any], mcp_tasks: Callable[..., Any], tmp_path: Path
+) -> None:
+    options = ("--store", str(tmp_path / "tasks.db"), "--key-file", str(key_file(tmp_path, KEY)))
+    first = start_server("sample_app:app", *options)
+    first.ended_state(first.tool("finish")["taskId"])
+    first.close()
+    key_file(tmp_path, OTHER_KEY)
+    connection = sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    done = mcp_tasks("serve", "sample_app:app", *options)
+    connection.close()
+    assert done.status == 2
+    assert "was sealed with the key 'k1', which is not among those given: 'k2'" in done.stderr
+    assert WAITS not in done.stderr
+
+
+@pytest.mark.spec("I3")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("unread", [b"", b'{"jsonrpc":"2.0","id":1,"method":"server/discover"}\n'])
+def test_end_of_input_ends_a_server_that_waits_for_its_store(
+    start_server: Callable[..., Any], locked: sqlite3.Connection, tmp_path: Path, backend: str, unread: bytes
+) -> None:
+    server = start_server("sample_app:app", "--store", str(tmp_path / "tasks.db"), "--backend", backend)
+    server.until_it_says(WAITS)
+    server.send_bytes(unread)
+    server.close_input()
+    assert server.wait() == 0
+    assert locked.in_transaction
+    assert server.rest() == []
+    assert "Traceback" not in server.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("transport", [(), ("--http", "127.0.0.1:0")])
+def test_signal_ends_a_server_that_waits_for_its_store(
+    start_server: Callable[..., Any],
+    locked: sqlite3.Connection,
+    tmp_path: Path,
+    backend: str,
+    name: str,
+    transport: tuple[str, ...],
+) -> None:
+    file = str(tmp_path / "tasks.db")
+    server = start_server("sample_app:app", "--store", file, "--backend", backend, *transport)
+    server.until_it_says(WAITS)
+    server.process.send_signal(getattr(signal, name))
+    assert server.wait() == 0
+    assert locked.in_transaction
+    assert "Traceback" not in server.stderr
 
 
 def test_applications_of_one_name_from_different_places_have_different_files() -> None:

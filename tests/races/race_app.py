@@ -26,7 +26,7 @@ async def quick(number: int) -> str:
 
 def main() -> None:
     file, backend, busy_wait_ms = sys.argv[1:]
-    with SqliteTaskStore(file, busy_wait_ms=int(busy_wait_ms)) as store:
+    with SqliteTaskStore(file, busy_wait_ms=int(busy_wait_ms), open_wait_ms=60_000) as store:
         sys.exit(run_stdio(app, backend=backend, store=store))
 
 

@@ -32,7 +32,7 @@ def test_four_processes_race_and_every_task_has_one_end_and_no_answer_is_lost(ba
 def test_while_the_lock_is_held_for_longer_than_writes_wait_they_fail_with_a_hint_to_try_again(
     backend: str, tmp_path: Path
 ) -> None:
-    run = functools.partial(hold_the_lock, tmp_path / "lock.db", lock_seconds=2.5, busy_wait_ms=500, backend=backend)
+    run = functools.partial(hold_the_lock, tmp_path / "lock.db", lock_seconds=1.5, busy_wait_ms=200, backend=backend)
     tally = anyio.run(run)
     assert tally.faults == []
     assert tally.refused > 0

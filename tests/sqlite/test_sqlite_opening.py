@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -134,6 +135,7 @@ def test_what_is_no_path_of_a_file_is_a_mistake_of_the_caller(path):
     [
         ({"synchronous": "OFF"}, 'synchronous is "FULL" or "NORMAL"'),
         ({"busy_wait_ms": -1}, "busy_wait_ms is an integer of 0 or more"),
+        ({"open_wait_ms": -1}, "open_wait_ms is an integer of 0 or more"),
         ({"busy_wait_ms": 0.5}, "busy_wait_ms is an integer of 0 or more"),
         ({"capacity": 0}, "capacity is an integer of 1 or more"),
         ({"capacity": True}, "capacity is an integer of 1 or more"),
@@ -240,6 +242,19 @@ def test_a_file_that_is_locked_while_it_is_to_be_made_is_refused_after_the_wait(
         # Those who try again look for the one, and those who give up for the other.
         assert isinstance(said.value, StoreBusy)
         assert isinstance(said.value, StoreNotOpened)
+
+
+@pytest.mark.spec("C5")
+def test_a_new_file_may_be_waited_for_longer_than_a_write(path):
+    path.touch(mode=0o600)
+    with connect(path) as other, ThreadPoolExecutor() as threads:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFileBusy, match=r"locked for 60 ms"):
+            SqliteTaskStore(path, busy_wait_ms=0, open_wait_ms=60)
+        opening = threads.submit(SqliteTaskStore, path, busy_wait_ms=0, open_wait_ms=3_600_000)
+        other.execute("ROLLBACK")
+        with opening.result(60) as store:
+            assert store.create(row("a"))
 
 
 def test_a_file_that_is_no_store_is_not_said_to_be_busy(path):

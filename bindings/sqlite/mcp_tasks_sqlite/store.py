@@ -67,13 +67,15 @@ class SqliteTaskStore:
         synchronous: ``"FULL"``: what was acknowledged survives a power failure. ``"NORMAL"``: it survives the death
             of any process, and a power failure may take the last changes back; faster where the disk is slow.
         busy_wait_ms: how long a change may wait while another process holds the write lock, 0 or more.
+        open_wait_ms: how long a new file, or one of an earlier version, may be waited for while another process has it
+            locked, 0 or more; ``busy_wait_ms`` when ``None``.
         capacity: tasks at the most.
         capacity_per_owner: tasks of one owner at the most.
         clock: wall-clock milliseconds; tells ``purge`` how old a task is.
 
     Raises:
         LocalProtocolError: an argument is not as said here.
-        StoreFileBusy: a new file, or one of an earlier version, was locked for longer than ``busy_wait_ms``.
+        StoreFileBusy: a new file, or one of an earlier version, was locked for all of the wait.
         StoreNotOpened: the file cannot serve as a store, and why.
     """
 
@@ -85,6 +87,7 @@ class SqliteTaskStore:
         *,
         synchronous: Synchronous = "FULL",
         busy_wait_ms: int = 15_000,
+        open_wait_ms: int | None = None,
         capacity: int = 1_000_000,
         capacity_per_owner: int = 100_000,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -95,7 +98,8 @@ class SqliteTaskStore:
         self._capacity_per_owner = _at_least(1, capacity_per_owner, "capacity_per_owner")
         wait_ms = _at_least(0, busy_wait_ms, "busy_wait_ms")
         self._clock = clock
-        self._file = open_file(path, synchronous=synchronous, wait_ms=wait_ms)
+        open_wait_ms = wait_ms if open_wait_ms is None else _at_least(0, open_wait_ms, "open_wait_ms")
+        self._file = open_file(path, synchronous=synchronous, wait_ms=open_wait_ms)
         self._commits = GroupCommit(self._file, wait_ms=wait_ms)
         self._reads = ReadConnections(self._file, wait_ms=wait_ms)
 

@@ -107,12 +107,17 @@ def _when_free(attempt: Callable[[], None], wait_seconds: float, input_fd: int |
     leave_at: float | None = None
     told = ToldOnce(wait_seconds)
     tell_at = time.monotonic() + QUIET_WAIT_SECONDS
-    with _ended_by_signals():
+    with _signals_noted() as noted:
         while True:
+            busy: StoreBusy | None = None
             try:
-                return attempt()
+                attempt()
             except StoreBusy as error:
                 busy = error
+            if noted:
+                raise EndsEarly(ExitCode.RESULT, f"{noted[0]} came while the server opened its task store")
+            if busy is None:
+                return
             now = time.monotonic()
             if now >= give_up_at:
                 raise still_busy(wait_seconds, busy)
@@ -122,24 +127,23 @@ def _when_free(attempt: Callable[[], None], wait_seconds: float, input_fd: int |
             if grace_seconds is not None and leave_at is None:
                 leave_at = now + grace_seconds
             if leave_at is not None and now >= leave_at:
-                raise EndsEarly(ExitCode.RESULT, "the client went away while the server waited for its task store")
+                raise EndsEarly(ExitCode.RESULT, "the client went away while the server opened its task store")
             time.sleep(RETRY_SECONDS)
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """A signal ends the wait as it ends a server that runs: in good order."""
+def _signals_noted() -> Iterator[list[str]]:
+    """The names of the signals that came, to end in good order: raised from a handler, an end could be swallowed."""
+    noted: list[str] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield noted
         return
-
-    def end(number: int, frame: object) -> None:
-        name = signal.Signals(number).name
-        raise EndsEarly(ExitCode.RESULT, f"{name} came while the server waited for its task store")
-
-    before = [(number, signal.signal(number, end)) for number in SIGNALS]
+    before = [
+        (number, signal.signal(number, lambda came, frame: noted.append(signal.Signals(came).name)))
+        for number in SIGNALS
+    ]
     try:
-        yield
+        yield noted
     finally:
         for number, handler in before:
             signal.signal(number, handler)
