@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -16,7 +18,24 @@ _SERVER_LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 _MESSAGE_LOG_LEVELS: Final = click.Choice(
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 )
-_EXIT_STATUS: Final = "Exit status:\n\n\b\n" + "\n".join(f"{code:>4}  {text}" for code, text in MEANINGS.items())
+# No short option has more than one letter, and no long one a capital, a digit or an underscore before its value.
+_DASHED_ID: Final = re.compile(r"-[^-].+|--[^=]*[A-Z0-9_][^=]*")
+_WATCH_MEANINGS: Final = {
+    ExitCode.RESULT: "every task completed",
+    ExitCode.TOOL_FAILED: "a task failed, was cancelled, or has an error as its result (isError)",
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.SERVER: "the server could not be started or reached, broke the protocol, or does not know a task",
+    ExitCode.TIMED_OUT: "--timeout has passed, or the server was silent for too long; the tasks are left alone",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the tasks are left alone",
+}
+
+
+def _exit_status(meanings: Mapping[ExitCode, str]) -> str:
+    return "Exit status:\n\n\b\n" + "\n".join(f"{code:>4}  {text}" for code, text in meanings.items())
+
+
+_EXIT_STATUS: Final = _exit_status(MEANINGS)
+_WATCH_EXIT_STATUS: Final = _exit_status(_WATCH_MEANINGS)
 
 
 class _WithServerCommand(click.Command):
@@ -28,7 +47,7 @@ class _WithServerCommand(click.Command):
             at = args.index("--")
             own, divider, server = args[:at], True, args[at + 1 :]
         ctx.meta["server"] = server
-        rest = super().parse_args(ctx, own)
+        rest = super().parse_args(ctx, self.own_words(own))
         if ctx.params.get("http_url") is not None:
             if divider:
                 raise WrongUsage("a server is reached with --http, or started with what stands after '--', not both")
@@ -37,8 +56,20 @@ class _WithServerCommand(click.Command):
             raise WrongUsage(f"the server's command stands after '--', and {end}; for example: -- python server.py")
         return rest
 
+    def own_words(self, words: list[str]) -> list[str]:
+        """The words before ``--``, as options and arguments can be told apart in them."""
+        return words
+
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "-- COMMAND... | --http URL"]
+
+
+class _WithTaskIds(_WithServerCommand):
+    """One whose arguments are task ids, which may begin with dashes as options do."""
+
+    def own_words(self, words: list[str]) -> list[str]:
+        ids = [word for word in words if _DASHED_ID.fullmatch(word)]
+        return [word for word in words if word not in ids] + (["--", *ids] if ids else [])
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -158,6 +189,28 @@ def call(ctx: click.Context, /, tool: str, arguments: str, **options: Any) -> in
     from mcp_tasks_trio.command_call import CallOptions, run_call
 
     return run_call(CallOptions.parse(tool, arguments, ctx.meta["server"], **options))
+
+
+@cli.command(cls=_WithTaskIds, epilog=_WATCH_EXIT_STATUS)
+@click.argument("task_ids", metavar="TASK_ID...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Write each state as one JSON object on one line of stdout.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For all tasks together."
+)
+@click.option("--http", "http_url", metavar="URL", help="The server's endpoint, in place of a command.")
+@click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this with every HTTP request.")
+@click.option("-q", "--quiet", is_flag=True, help="Show the server's stderr only if something fails.")
+@click.option("--backend", type=_BACKENDS, default="asyncio", show_default=True, help="The event loop to run on.")
+@click.pass_context
+def watch(ctx: click.Context, /, task_ids: tuple[str, ...], **options: Any) -> int:
+    """Show the states of tasks as they come, until each has ended.
+
+    Nothing is answered and nothing is cancelled; Ctrl-C leaves the tasks alone. A server without subscriptions is
+    polled. COMMAND is the command line of a server that finds the tasks in its store.
+    """
+    from mcp_tasks_trio.command_watch import WatchOptions, run_watch
+
+    return run_watch(WatchOptions.parse(task_ids, ctx.meta["server"], **options))
 
 
 @cli.command()

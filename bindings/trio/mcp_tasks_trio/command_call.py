@@ -80,7 +80,7 @@ class CallOptions:
         Raises:
             WrongUsage: a value is not of the form that it has to be.
         """
-        _check_http(plain.get("http_url"), headers)
+        check_http(plain.get("http_url"), headers)
         return cls(
             tool=tool,
             arguments=parse_object(arguments, "ARGUMENTS_JSON"),
@@ -92,7 +92,12 @@ class CallOptions:
         )
 
 
-def _check_http(url: str | None, headers: Sequence[str]) -> None:
+def check_http(url: str | None, headers: Sequence[str]) -> None:
+    """Refuse what no request can be sent with.
+
+    Raises:
+        WrongUsage: the URL or a header makes no sense, or there are headers and no URL.
+    """
     if url is None:
         if headers:
             raise WrongUsage("--header goes with --http URL")
@@ -114,14 +119,14 @@ def run_call(options: CallOptions) -> int:
         EndsEarly: there is no result; says why.
     """
     display = open_display()
-    logging.basicConfig(level=logging.WARNING, handlers=[_DisplayHandler(display)], format="%(message)s")
+    logging.basicConfig(level=logging.WARNING, handlers=[DisplayHandler(display)], format="%(message)s")
     try:
         return anyio.run(_Call(options, display).run, backend=options.backend)
     finally:
         display.close()
 
 
-class _DisplayHandler(logging.Handler):
+class DisplayHandler(logging.Handler):
     """What the client has to say about its server."""
 
     def __init__(self, display: Display) -> None:
