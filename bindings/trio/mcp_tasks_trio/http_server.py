@@ -161,6 +161,7 @@ class HttpListener:
         self._changed = anyio.Event()
         self._listeners = _listeners_of_this_loop(sockets, settings.ssl_context, self._accept)
         self._task_group: TaskGroup | None = None
+        _give_up_on_silent_peers(sockets, settings.limits.write_wait_ms)
 
     @property
     def url(self) -> str:
@@ -224,6 +225,18 @@ class HttpListener:
             link.abort()
         with anyio.move_on_after(_FLUSH_SECONDS):
             await self.connections_closed()
+
+
+def _give_up_on_silent_peers(sockets: Sequence[socket.socket], wait_ms: int) -> None:
+    """Have the kernel end connections of machines that have gone without a word, once something was written to them.
+
+    What it keeps for them counts as taken, so no deadline of ours sees it; by itself it tries for a quarter of an hour.
+    Connections inherit this from the socket that accepts them.
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+    for listening in sockets:
+        if option is not None and listening.family in (socket.AF_INET, socket.AF_INET6):
+            listening.setsockopt(socket.IPPROTO_TCP, option, wait_ms)
 
 
 def _listeners_of_this_loop(
