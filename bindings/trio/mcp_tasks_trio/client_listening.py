@@ -71,7 +71,7 @@ class Subscription:
         self._operation_id = operation_id
         self._agreed: SubscriptionFilter | None = None
         self._not_agreed: tuple[TaskId, ...] = ()
-        self._tasks: dict[TaskId, DetailedTask] = {}
+        self._tasks: dict[str, DetailedTask] = {}
         self._news: dict[tuple[str, Hashable], Change] = {}
         self._parts = 0
         self._outcome: Outcome | None = None
@@ -89,7 +89,7 @@ class Subscription:
         return self._not_agreed
 
     @property
-    def tasks(self) -> Mapping[TaskId, DetailedTask]:
+    def tasks(self) -> Mapping[str, DetailedTask]:
         """The newest state of each task, whether it was read already or not."""
         return self._tasks
 
