@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
@@ -75,6 +75,8 @@ _log = logging.getLogger("mcp_tasks_trio")
 # wait for each other and for other processes. Writes that wait together are made durable together.
 _READER_THREADS: Final = 4
 _WRITER_THREADS: Final = 16
+# Frames of one event for so many streams leave while the next ones are made: in memory that is still warm.
+_SINKS_AT_ONCE: Final = 32
 _TICK_PAUSE_SECONDS: Final = 0.005  # a deadline that has passed and stands is not asked about faster than this
 _EXECUTOR_BYTES: Final = 16  # names one process on a shared store, as no other was ever named
 _SEVERITIES: Final[Mapping[Severity, int]] = {Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
@@ -140,6 +142,7 @@ class ServerEngine:
         self._dirty: set[Sink] = set()
         self._queue: deque[ServerEvent] = deque()
         self._turning = False
+        self._joining = False  # more may come of this turn for the same streams, to leave together
         self._armed_ms: int | None = None
         self._alarm = anyio.Event()
         self._quiet: anyio.Event | None = None
@@ -336,19 +339,25 @@ class ServerEngine:
         """
         if self._turning:
             self._queue.append(event)
-            return
-        self.feed_all((event,))
+        else:
+            self._turn((event,), joining=False)
 
     def feed_all(self, events: Iterable[ServerEvent]) -> None:
         """Tell the core what happened, event by event, at one moment. Frames leave when all of it is done.
+
+        Those of a single event for many streams begin to leave before that.
 
         Raises:
             LocalProtocolError: as ``feed``, for the first event that broke a rule.
         """
         if self._turning:
             self._queue.extend(events)
-            return
+        else:
+            self._turn(events, joining=not isinstance(events, Sized) or len(events) > 1)
+
+    def _turn(self, events: Iterable[ServerEvent], *, joining: bool) -> None:
         now = self._clock()
+        self._joining = joining
         handle, carry_out, queue = self._protocol.handle, self._carry_out, self._queue
         broken: LocalProtocolError | None = None
         self._turning = True
@@ -404,7 +413,11 @@ class ServerEngine:
         sink = self._sinks.get(frame.stream_id)
         if sink is not None:
             sink.send(frame)
-            self._dirty.add(sink)
+            dirty = self._dirty
+            dirty.add(sink)
+            if len(dirty) >= _SINKS_AT_ONCE and not self._joining and not self._queue:
+                while dirty:
+                    dirty.pop().flush()
 
     def _acknowledge(self, effect: Acknowledge) -> None:
         sink = self._sinks.get(effect.stream_id)
