@@ -37,7 +37,7 @@ from mcp_tasks_trio.client_inputs import InputHandler, InputRequest, NobodyToAsk
 from mcp_tasks_trio.client_results import CallToolResult
 
 if TYPE_CHECKING:
-    from mcp_tasks_trio.client import Client
+    from mcp_tasks_trio.client_connection import ClientConnection
 
 Notice: TypeAlias = TaskCreated | StateObserved | ProgressObserved | AskInput | WithdrawInput | OperationEnded
 StateHandler: TypeAlias = Callable[[Task], "Awaitable[None] | None"]
@@ -52,7 +52,7 @@ class Pending:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientConnection,
         operation_id: OperationId,
         *,
         on_input: InputHandler | None = None,

@@ -20,7 +20,8 @@ from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject
 from mcp_tasks_core.wire.headers import HeaderParameter, InvalidAnnotation, header_parameters
 from mcp_tasks_http import Endpoint, HttpClientLimits, is_loopback
-from mcp_tasks_trio.client import DEFAULT_CLIENT_INFO, Client, LogHandler, configured, set_going
+from mcp_tasks_trio.client import DEFAULT_CLIENT_INFO, Client, configured, set_going
+from mcp_tasks_trio.client_connection import LogHandler
 from mcp_tasks_trio.http_pool import ConnectionPool
 from mcp_tasks_trio.http_transport import HeaderSource, HttpTransport, checked_headers
 

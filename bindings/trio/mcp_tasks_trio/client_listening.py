@@ -27,7 +27,7 @@ from mcp_tasks_core.wire.subscriptions import SubscriptionFilter
 from mcp_tasks_trio.client_errors import error_for
 
 if TYPE_CHECKING:
-    from mcp_tasks_trio.client import Client
+    from mcp_tasks_trio.client_connection import ClientConnection
 
 # Parts of resources that wait for a slow reader. Past it, what was asked for counts as changed as a whole.
 _PARTS_MAX: Final = 1_000
@@ -66,7 +66,7 @@ class Subscription:
     It ends when every task has ended and nothing else is listened to; ``ClientError`` is raised when it ends otherwise.
     """
 
-    def __init__(self, client: Client, operation_id: OperationId) -> None:
+    def __init__(self, client: ClientConnection, operation_id: OperationId) -> None:
         self._client = client
         self._operation_id = operation_id
         self._agreed: SubscriptionFilter | None = None

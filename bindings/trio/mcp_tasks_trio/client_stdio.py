@@ -35,7 +35,8 @@ from mcp_tasks_stdio import (
     StdioClientEvent,
     TooMuchJunk,
 )
-from mcp_tasks_trio.client import DEFAULT_CLIENT_INFO, Client, LogHandler, configured, set_going
+from mcp_tasks_trio.client import DEFAULT_CLIENT_INFO, Client, configured, set_going
+from mcp_tasks_trio.client_connection import LogHandler
 from mcp_tasks_trio.client_errors import ServerNotStarted
 
 _log: Final = logging.getLogger("mcp_tasks.client")
