@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcp_tasks_core.access import LOCAL_OWNER
 from mcp_tasks_core.identifiers import StreamId
@@ -258,3 +261,71 @@ def test_a_client_that_goes_away_closes_its_stream_once() -> None:
 def test_an_idle_stream_keeps_no_head_of_its_request() -> None:
     link, _, _, _ = listening()
     assert link._connection._head is None
+
+
+# --- whatever order things happen in
+
+STEPS = st.lists(
+    st.sampled_from(["send", "send twice", "block", "room", "little room", "flush", "comment", "end", "listen", "cut"]),
+    max_size=40,
+)
+
+
+@pytest.mark.spec("S11")
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_in_any_order_every_frame_goes_out_once_and_the_core_knows_when_its_reader_takes_nothing(
+    steps: list[str],
+) -> None:
+    limits = HttpLimits(write_wait_ms=10**9, idle_wait_ms=10**9)
+    link, wire, engine = connected(limits)
+    now_ms, count, blocked, due = monotonic_ms(), 0, False, b""
+    for step in [*steps, "room"]:
+        told = len(engine.told)
+        stream = next(iter(engine.sinks), None)
+        was_blocked = blocked
+        match step:
+            case "send" | "send twice" if stream is not None:
+                frames = [(b'{"n":%d}' % (count + number), False) for number in range(1 + (step == "send twice"))]
+                count += len(frames)
+                due += b"".join(b"%x\r\ndata: %b\n\n\r\n" % (len(payload) + 8, payload) for payload, _ in frames)
+                engine.send(stream, *frames)
+                if was_blocked:
+                    assert engine.since(told) == [StreamBlocked(stream)]
+            case "block":
+                wire.take_no_more()
+            case "room" | "little room":
+                wire.make_room(5 if step == "little room" else 10**9)
+            case "flush":
+                link.flush()
+                assert engine.since(told) == []
+            case "comment":
+                now_ms += limits.comment_interval_ms
+                before = len(wire.written)
+                link.tick(now_ms)
+                assert not was_blocked or len(wire.written) == before
+            case "end" if stream is not None:
+                engine.send(stream, (RESULT, True))
+                due += b"%x\r\ndata: %b\n\n\r\n0\r\n\r\n" % (len(RESULT) + 8, RESULT)
+            case "listen" if stream is None:
+                link.receive(LISTEN)
+                due += b"%x\r\ndata: %b\n\n\r\n" % (len(NOTICE) + 8, NOTICE)
+            case "cut" if stream is not None:
+                engine.cut(stream)
+                assert wire.ends == (["abort", "close"] if was_blocked else ["close"])
+                assert engine.since(told) == []
+                break
+        for event in engine.since(told):
+            if isinstance(event, StreamBlocked | StreamUnblocked):
+                assert event.stream_id in (stream, next(iter(engine.sinks), None))
+        blocked = link._blocked
+        if stream in engine.sinks and blocked is not was_blocked:
+            assert type(engine.told[-1]) is (StreamBlocked if blocked else StreamUnblocked)
+    else:
+        assert link._connection.bytes_pending == 0
+        assert _events_of(wire.written) == due
+
+
+def _events_of(written: bytes) -> bytes:
+    """What was written, without heads and comments."""
+    return re.sub(rb"HTTP/1\.1 200 OK\r\n(?:[^\r\n]+\r\n)+\r\n", b"", written).replace(b"3\r\n:\n\n\r\n", b"")

@@ -174,7 +174,6 @@ class HttpLink:
         self._connection.acknowledge(effect.stream_id, effect.accepted, monotonic_ms())
 
     def cut(self, effect: CutStream) -> None:
-        _log.info("A stream is broken off: %s", effect.reason)
         blocked = self._blocked
         self._connection.cut(effect.stream_id, monotonic_ms())
         if blocked:
