@@ -5,17 +5,10 @@ Source: cancellation; versioning; tasks.
 
 from __future__ import annotations
 
-import enum
-from typing import Final
-
 import attrs
 
-from mcp_tasks_core.client.agenda import Agenda
 from mcp_tasks_core.client.calls import (
     LISTEN,
-    TASKS_CANCEL,
-    CallSettings,
-    CallTable,
     OpenCall,
     Purpose,
     Reply,
@@ -23,19 +16,13 @@ from mcp_tasks_core.client.calls import (
     StreamLost,
     Succeeded,
     common_version,
-    routing_name,
-    wire_params,
 )
-from mcp_tasks_core.client.config import ClientConfig, TransportKind
+from mcp_tasks_core.client.config import ClientConfig
 from mcp_tasks_core.client.effects import (
     AskInput,
-    ClientEffect,
-    CloseStream,
-    Frame,
     ListChangeObserved,
     ListenAcknowledged,
     OperationEnded,
-    Report,
     ResourceUpdateObserved,
     Severity,
     StateObserved,
@@ -55,6 +42,7 @@ from mcp_tasks_core.client.outcomes import (
     UnsupportedVersion,
 )
 from mcp_tasks_core.client.scripts import Answers, BecameTask, Gather, Send
+from mcp_tasks_core.client.sending import Due, Sender
 from mcp_tasks_core.client.states import StateProblem, read_handle
 from mcp_tasks_core.client.steps import (
     Agree,
@@ -71,50 +59,16 @@ from mcp_tasks_core.client.steps import (
 from mcp_tasks_core.client.subscriptions import Acknowledged, Notice
 from mcp_tasks_core.client.watching import TaskWatch
 from mcp_tasks_core.errors import UNSUPPORTED_PROTOCOL_VERSION, ErrorObject, LocalProtocolError
-from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
-from mcp_tasks_core.wire.json import JsonCodec, JsonError
-from mcp_tasks_core.wire.jsonrpc import notification_frame, request_frame
-
-_CANCELLED: Final = "notifications/cancelled"
-_NO_LONGER_WAITED_FOR: Final = "The client no longer waits for the answer"
+from mcp_tasks_core.identifiers import InputKey, JSONObject
+from mcp_tasks_core.wire.json import JsonCodec
 
 
-class _Due(enum.Enum):
-    """What comes due; of things that are due together, the callers' own deadlines come first, polls last."""
-
-    OPERATION = 1
-    CALL = 2
-    WATCH = 3
-
-
-class Driver:
-    """The operations and requests in progress of one client.
-
-    ``effects`` collects what is to be done about the event at hand, ``now_ms`` is when it happened.
-    """
+class Driver(Sender):
+    """The operations of one client, and whose each reply is."""
 
     def __init__(self, config: ClientConfig, codec: JsonCodec) -> None:
-        self._config = config
-        self._codec = codec
-        self._version = config.versions[0]
-        self._task_settings = CallSettings(
-            timeout_ms=config.client_limits.task_request_timeout_ms,
-            total_ms=config.client_limits.task_request_timeout_ms,
-            tasks=True,
-        )
-        self._agenda: Agenda[tuple[_Due, int]] = Agenda()
-        self.calls = CallTable(config)
+        super().__init__(config, codec)
         self.operations: dict[OperationId, Operation] = {}
-        self.effects: list[ClientEffect] = []
-        self.now_ms = 0
-
-    def report(self, severity: Severity, message: str) -> None:
-        self.effects.append(Report(severity, message))
-
-    @property
-    def deadline_ms(self) -> int | None:
-        """The earliest moment at which ``pass_time`` has something to do."""
-        return self._agenda.earliest_ms
 
     # --- operations
 
@@ -131,7 +85,7 @@ class Driver:
         except LocalProtocolError:
             del self.operations[operation.operation_id]
             raise
-        self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
+        self.agenda.set((Due.OPERATION, operation.operation_id), operation.deadline_ms)
 
     def watch(self, operation: Operation, watch: TaskWatch) -> None:
         """Begin with a task that exists; its first poll goes out at once.
@@ -147,7 +101,7 @@ class Driver:
         except LocalProtocolError:
             self._forget(operation)
             raise
-        self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
+        self.agenda.set((Due.OPERATION, operation.operation_id), operation.deadline_ms)
 
     def listen(self, operation: Operation, listening: Listening) -> None:
         """Begin with the first subscriptions/listen.
@@ -162,7 +116,7 @@ class Driver:
         except LocalProtocolError:
             self._forget(operation)
             raise
-        self._agenda.set((_Due.OPERATION, operation.operation_id), operation.deadline_ms)
+        self.agenda.set((Due.OPERATION, operation.operation_id), operation.deadline_ms)
 
     def advance(self, operation: Operation, value: Reply | Answers) -> None:
         """Give the script what it waits for and do what it wants next."""
@@ -175,7 +129,7 @@ class Driver:
     def _take(self, operation: Operation, step: Send | Gather) -> None:
         match step:
             case Send(method, params):
-                self._send(operation.operation_id, Purpose.STEP, method, params, operation.settings)
+                self.send(operation.operation_id, Purpose.STEP, method, params, operation.settings)
             case Gather(requests):
                 operation.ask(requests)
                 for key, request in requests.items():
@@ -197,7 +151,7 @@ class Driver:
             self.report(Severity.WARNING, f"task {handle.task.task_id!r}: {warning}")
         operation.watch = TaskWatch(handle.task.task_id, self._config, owns=True)
         operation.watch.begin(handle.task, self.now_ms)
-        self._agenda.set((_Due.WATCH, operation.operation_id), operation.watch.deadline_ms)
+        self.agenda.set((Due.WATCH, operation.operation_id), operation.watch.deadline_ms)
         self.effects.append(TaskCreated(operation.operation_id, handle.task))
 
     def apply(self, operation: Operation, steps: list[Step]) -> None:
@@ -205,8 +159,8 @@ class Driver:
         for step in steps:
             match step:
                 case SendTask(purpose, method, params):
-                    settings = operation.settings if purpose is Purpose.LISTEN else self._task_settings
-                    self._send(operation.operation_id, purpose, method, params, settings)
+                    settings = operation.settings if purpose is Purpose.LISTEN else self.task_settings
+                    self.send(operation.operation_id, purpose, method, params, settings)
                 case Ask(key, request):
                     self._ask(operation, key, request)
                 case Withdraw(key):
@@ -229,7 +183,7 @@ class Driver:
                     return
         follower = operation.watch or operation.listening
         if follower is not None:
-            self._agenda.set((_Due.WATCH, operation.operation_id), follower.deadline_ms)
+            self.agenda.set((Due.WATCH, operation.operation_id), follower.deadline_ms)
 
     def _ask(self, operation: Operation, key: str, request: JSONObject) -> None:
         self.effects.append(
@@ -245,7 +199,7 @@ class Driver:
         """The operation is over. What it still has in flight is given up; a request that is no read is told so."""
         for call in self.calls.of(operation.operation_id):
             if call.purpose is Purpose.LISTEN and isinstance(outcome, ListenEnded):
-                self._let_finish(call)
+                self.let_finish(call)
                 continue
             late_task_goes = operation.on_timeout is OnTimeout.CANCEL or isinstance(outcome, Cancelled)
             tell = call.purpose in (Purpose.STEP, Purpose.LISTEN)
@@ -255,80 +209,12 @@ class Driver:
         self._forget(operation)
         self.effects.append(OperationEnded(operation.operation_id, outcome))
 
-    def _let_finish(self, call: OpenCall) -> None:
-        """Nothing more is wanted of a subscription, and its server knows that, too: it may end it in good order."""
-        self.calls.close(call)
-        expires_ms = self.now_ms + self._config.client_limits.listen_end_ms
-        self.calls.add(attrs.evolve(call, operation_id=None, purpose=Purpose.ASIDE, expires_ms=expires_ms))
-        self._agenda.set((_Due.CALL, call.call_id), expires_ms)
-
     def _forget(self, operation: Operation) -> None:
         del self.operations[operation.operation_id]
-        self._agenda.set((_Due.OPERATION, operation.operation_id), None)
-        self._agenda.set((_Due.WATCH, operation.operation_id), None)
+        self.agenda.set((Due.OPERATION, operation.operation_id), None)
+        self.agenda.set((Due.WATCH, operation.operation_id), None)
 
     # --- requests
-
-    def _send(
-        self,
-        operation_id: OperationId | None,
-        purpose: Purpose,
-        method: str,
-        params: JSONObject,
-        settings: CallSettings,
-    ) -> None:
-        call = OpenCall(
-            call_id=self.calls.new_id(),
-            operation_id=operation_id,
-            purpose=purpose,
-            method=method,
-            params=params,
-            settings=settings,
-            version=self._version,
-            expires_ms=self.now_ms + min(settings.timeout_ms, settings.total_ms),
-            latest_ms=self.now_ms + settings.total_ms,
-        )
-        self._put_on_wire(call)
-
-    def _put_on_wire(self, call: OpenCall) -> None:
-        try:
-            payload = request_frame(call.call_id, call.method, wire_params(call, self._config), self._codec)
-        except JsonError as error:
-            raise LocalProtocolError(f"the params of {call.method} cannot be sent: {error.message}") from None
-        self.calls.add(call)
-        self._agenda.set((_Due.CALL, call.call_id), call.expires_ms)
-        self.effects.append(
-            Frame(
-                call_id=call.call_id,
-                payload=payload,
-                method=call.method,
-                name=routing_name(call.method, call.params),
-                version=call.version,
-            )
-        )
-
-    def cancel_aside(self, task_id: TaskId) -> None:
-        """Tell the server to cancel a task, and wait for nothing."""
-        self._send(None, Purpose.ASIDE, TASKS_CANCEL, {"taskId": task_id}, self._task_settings)
-
-    def give_up(
-        self, call: OpenCall, *, tell: bool, cancels_late_task: bool = False, reason: str | None = None
-    ) -> None:
-        """Wait no longer for an answer.
-
-        Args:
-            tell: also on a shared channel, where telling takes a notification; a stream of its own is closed anyway.
-            cancels_late_task: if the answer comes all the same and is a task, that task is cancelled.
-            reason: for people at the server.
-        """
-        self.calls.abandon(call, cancels_late_task=cancels_late_task)
-        self._agenda.set((_Due.CALL, call.call_id), None)
-        if self._config.transport is TransportKind.PER_REQUEST:
-            self.effects.append(CloseStream(call.call_id))
-        elif tell:
-            params: JSONObject = {"requestId": call.call_id, "reason": reason or _NO_LONGER_WAITED_FOR}
-            payload = notification_frame(_CANCELLED, params, self._codec)
-            self.effects.append(Frame(call_id=None, payload=payload, method=_CANCELLED))
 
     def answered_with_error(self, call: OpenCall, error: ErrorObject) -> None:
         """The open request got an error; one about the version is worth one more attempt. Source: versioning."""
@@ -337,7 +223,7 @@ class Driver:
             version, supported = common_version(error.data, self._config.versions)
             if version is not None and call.may_retry:
                 self._version = version
-                self._put_on_wire(attrs.evolve(call, call_id=self.calls.new_id(), version=version, may_retry=False))
+                self.put_on_wire(attrs.evolve(call, call_id=self.calls.new_id(), version=version, may_retry=False))
                 return
             self._deliver(call, UnsupportedVersion(supported=supported, requested=call.version))
             return
@@ -350,23 +236,13 @@ class Driver:
             return  # it has nothing left to tell, and may still end in good order
         if isinstance(notice, Acknowledged):
             # From now on its silence is no fault.
-            self._agenda.set((_Due.CALL, call.call_id), None)
+            self.agenda.set((Due.CALL, call.call_id), None)
         self.apply(operation, operation.listening.heard(notice, self.now_ms))
 
     def break_off(self, call: OpenCall, reason: str) -> None:
         """The server ended the subscription of this open request without a result."""
         self.give_up(call, tell=False)
         self._deliver(call, StreamLost(call.method, reason))
-
-    def close(self, call: OpenCall) -> None:
-        """Nothing more is expected for this request."""
-        self.calls.close(call)
-        self._agenda.set((_Due.CALL, call.call_id), None)
-
-    def extend(self, call: OpenCall) -> None:
-        """The request shows signs of life: its silence begins anew, within its total time."""
-        call.expires_ms = min(self.now_ms + call.settings.timeout_ms, call.latest_ms)
-        self._agenda.set((_Due.CALL, call.call_id), call.expires_ms)
 
     def settle(self, call: OpenCall, reply: Reply) -> None:
         """An open request has its reply."""
@@ -393,13 +269,13 @@ class Driver:
 
     def pass_time(self) -> None:
         """Do everything whose moment has come: deadlines of callers first, then requests, then polls."""
-        for kind, number in sorted(self._agenda.take_due(self.now_ms), key=lambda due: due[0].value):
+        for kind, number in sorted(self.agenda.take_due(self.now_ms), key=lambda due: due[0].value):
             match kind:
-                case _Due.OPERATION:
+                case Due.OPERATION:
                     self._deadline_passed(OperationId(number))
-                case _Due.CALL:
+                case Due.CALL:
                     self._expired(CallId(number))
-                case _Due.WATCH:
+                case Due.WATCH:
                     operation = self.operations.get(OperationId(number))
                     follower = None if operation is None else operation.watch or operation.listening
                     if operation is not None and follower is not None:
