@@ -235,7 +235,7 @@ def test_a_store_that_blocks_is_asked_by_nobody_but_a_worker_thread(backend: str
 
         def request_state_secrets(self, fresh: bytes) -> list[tuple[str, bytes]]:
             self.threads.add(threading.current_thread())
-            self.may_answer.wait()
+            assert self.may_answer.wait(BOUND_SECONDS)
             return super().request_state_secrets(fresh)
 
         def hold_lease(self, executor: str, until_ms: int) -> None:
@@ -304,7 +304,7 @@ def test_the_end_of_a_lease_does_not_wait_for_a_renewal_that_waits_for_the_store
     class Slow(SharedStore):
         def hold_lease(self, executor: str, until_ms: int) -> None:
             renewing.set()
-            may_renew.wait()
+            assert may_renew.wait(BOUND_SECONDS)
             order.append("renewed")
 
         def end_lease(self, executor: str) -> None:
