@@ -12,11 +12,12 @@ import attrs
 import h11
 from anyio.abc import SocketStream
 
-from mcp_tasks_trio.doctor.exchanges import Sent, encode
+from mcp_tasks_trio.doctor.exchanges import Exchange, Sent, encode
 from mcp_tasks_trio.doctor.over_http import HttpTransport, http_transport
 
 TASKS = "io.modelcontextprotocol/tasks"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+_LISTEN_SECONDS = 30.0
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 _HOP = {"host", "content-length", "connection", "transfer-encoding", "date"}
 Message = dict[str, Any]
@@ -135,7 +136,6 @@ class Breach:
         push: changes a message of a subscription; ``None`` keeps it back.
         cleans: takes control characters out of the head before anybody reads it.
         among: checks that have to be made, too, so that there is something to look back at.
-        listens: serve subscriptions to tasks, which are made of polls.
         finds: the checks that have to fail, all of them and no others.
     """
 
@@ -144,7 +144,6 @@ class Breach:
     there: Callable[[Call], None] = _nothing_to_call
     back: Callable[[Call, Reply], None] = _nothing_to_reply
     push: Callable[[Message], Message | None] = _nothing_to_push
-    listens: bool = False
     cleans: bool = False
 
 
@@ -180,7 +179,7 @@ class _Between:
         assert head is not None
         headers = [(k.decode(), v.decode("latin-1")) for k, v in head.headers if k.decode() not in _HOP]
         call = Call(head.method.decode(), headers, body)
-        if self._breach.listens and call.method == "subscriptions/listen":
+        if call.method == "subscriptions/listen":
             await self._listen(stream, call)
             return
         reply = await self._ask(call)
@@ -190,55 +189,41 @@ class _Between:
 
     async def _ask(self, call: Call) -> Reply:
         original = Call(call.verb, list(call.headers), call.body)
-        self._breach.there(call)
-        own_id = call.message.get("id")
-        sent = Sent(body=call.body, request_id=own_id, headers=call.headers, verb=call.verb, hostile=True)
-        exchange = await self._upstream.exchange(sent, 30.0)
-        fields = [(k, v) for k, v in exchange.fields if k not in _HOP and k != "content-type"]
-        events = (exchange.field("content-type") or "").startswith("text/event-stream")
-        reply = Reply(exchange.status or 500, fields, list(exchange.messages), exchange.body, as_events=events)
+        reply = self._reply(await self._upstream.exchange(self._sent(call), 30.0))
         self._breach.back(original, reply)
         return reply
 
+    def _sent(self, call: Call) -> Sent:
+        """The request as the server gets it."""
+        self._breach.there(call)
+        own_id = call.message.get("id")
+        return Sent(body=call.body, request_id=own_id, headers=call.headers, verb=call.verb, hostile=True)
+
+    def _reply(self, exchange: Exchange) -> Reply:
+        """The answer as the server gave it."""
+        fields = [(k, v) for k, v in exchange.fields if k not in _HOP and k != "content-type"]
+        events = (exchange.field("content-type") or "").startswith("text/event-stream")
+        return Reply(exchange.status or 500, fields, list(exchange.messages), exchange.body, as_events=events)
+
     # --- subscriptions
 
-    async def _state(self, call: Call, task_id: str) -> Message | None:
-        params = {"taskId": task_id, "_meta": call.meta}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": params}
-        headers = [(k, v) for k, v in call.headers if k.lower() not in ("mcp-method", "mcp-name")]
-        headers += [("Mcp-Method", "tasks/get"), ("Mcp-Name", task_id)]
-        reply = await self._ask(Call("POST", headers, encode(message)))
-        return reply.result or None
-
     async def _listen(self, stream: SocketStream, call: Call) -> None:
-        own_id = call.message.get("id")
-        asked = call.params.get("notifications", {}).get("taskIds", [])
-        if not call.declares_tasks:
-            reply = Reply(400, [], [])
-            reply.refuse(-32021, call)
-            required = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-            reply.messages[0]["error"]["data"] = required
-            self._breach.back(call, reply)
-            await stream.send(_bytes_of(reply))
-            return
-        agreed = [task_id for task_id in asked if await self._state(call, task_id) is not None]
-        await stream.send(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Accel-Buffering: no\r\nConnection: close\r\n\r\n"
-        )
-        meta = {"_meta": {SUBSCRIPTION: own_id}}
-        acknowledged = {"notifications": {"taskIds": agreed}, **meta}
-        await self._push(stream, _notification("notifications/subscriptions/acknowledged", acknowledged))
-        last: dict[str, Message] = {}
-        while len([s for s in last.values() if s["status"] in ("completed", "failed", "cancelled")]) < len(agreed):
-            for task_id in agreed:
-                state = await self._state(call, task_id) or {}
-                bare = {name: value for name, value in state.items() if name not in ("_meta", "resultType")}
-                if last.get(task_id) != bare:
-                    last[task_id] = bare
-                    await self._push(stream, _notification("notifications/tasks", {**bare, **meta}))
-            await anyio.sleep(0.02)
-        meta["_meta"]["io.modelcontextprotocol/serverInfo"] = {"name": "between", "version": "1.0"}
-        await self._push(stream, {"jsonrpc": "2.0", "id": own_id, "result": {"resultType": "complete", **meta}})
+        """Hand on message by message what the server says, until one of the two has had enough."""
+        original = Call(call.verb, list(call.headers), call.body)
+        async with self._upstream.listening(self._sent(call)) as listening, anyio.create_task_group() as tasks:
+            tasks.start_soon(_until_closed, stream, tasks.cancel_scope)
+            message = await listening.next(_LISTEN_SECONDS)
+            reply = self._reply(listening.exchange)
+            if reply.as_events:
+                reply.messages, reply.stays_open = [], True
+                await stream.send(_bytes_of(reply))
+                while message is not None:
+                    await self._push(stream, message)
+                    message = await listening.next(_LISTEN_SECONDS)
+            else:
+                self._breach.back(original, reply)
+                await stream.send(_bytes_of(reply))
+            tasks.cancel_scope.cancel()
 
     async def _push(self, stream: SocketStream, message: Message) -> None:
         broken = self._breach.push(message)
@@ -246,13 +231,17 @@ class _Between:
             await stream.send(b"data: " + encode(broken) + b"\n\n")
 
 
-def _notification(method: str, params: Message) -> Message:
-    return {"jsonrpc": "2.0", "method": method, "params": json.loads(json.dumps(params))}
+async def _until_closed(stream: SocketStream, scope: anyio.CancelScope) -> None:
+    """Cancel once whoever listens has gone away."""
+    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while True:
+            await stream.receive()
+    scope.cancel()
 
 
 def _bytes_of(reply: Reply) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} Status"]
-    if reply.messages and reply.as_events:
+    if reply.as_events:
         body = b"".join(b"data: " + encode(message) + b"\n\n" for message in reply.messages)
         lines.append("Content-Type: text/event-stream")
     elif reply.messages:

@@ -177,9 +177,7 @@ class _CancelsOnClose:
         return message
 
     def back(self, call: Call, reply: Reply) -> None:
-        # Only the doctor's own polls come after a push; those that make up the subscription come before it.
-        task_id = call.params.get("taskId")
-        if task_id in self._pushed and call.message.get("id") != 1 and reply.result.get("status") == "working":
+        if call.params.get("taskId") in self._pushed and reply.result.get("status") == "working":
             reply.result["status"] = "cancelled"
 
 
@@ -233,35 +231,30 @@ OF_HTTP: dict[str, Breach] = {
         "foreign-task-gets-minus-32602",
         back=recode(-32602, -32603, lambda c: _is_foreign(c) and c.params.get("taskId") != NEVER_KNOWN),
     ),
-    "foreign tasks are pushed": finds("foreign-task-is-not-pushed", there=_caller_is_forgotten, listens=True),
+    "foreign tasks are pushed": finds("foreign-task-is-not-pushed", there=_caller_is_forgotten),
     # subscriptions
     "listening needs no extension": finds(
-        "undeclared-listen-is-refused", back=refuses(lambda c: c.method == "subscriptions/listen", -32602), listens=True
+        "undeclared-listen-is-refused", back=refuses(lambda c: c.method == "subscriptions/listen", -32602)
     ),
     "there is no acknowledgement": finds(
         "acknowledgement-comes-first",
         push=_kept_back("notifications/subscriptions/acknowledged"),
-        listens=True,
     ),
-    "more is agreed to than was asked for": finds("acknowledgement-comes-first", push=_agrees_to_more, listens=True),
-    "the subscription's id is a text": finds(
-        "messages-name-their-subscription", push=_id_of_subscription, listens=True
-    ),
+    "more is agreed to than was asked for": finds("acknowledgement-comes-first", push=_agrees_to_more),
+    "the subscription's id is a text": finds("messages-name-their-subscription", push=_id_of_subscription),
     "the notification has its old name": finds(
         "only-agreed-notifications-come",
         "notification-is-what-a-poll-gives",
         "questions-come-as-notifications",
         push=_renamed("notifications/tasks", "notifications/tasks/status"),
-        listens=True,
     ),
-    "states of another task come": finds("only-agreed-notifications-come", push=_unasked_state, listens=True),
-    "the end is pushed without its result": finds("notification-is-what-a-poll-gives", push=_pushes_less, listens=True),
-    "questions are not pushed": finds("questions-come-as-notifications", push=_asks_silently, listens=True),
-    "a subscription ends with an error": finds("subscription-ends-with-a-result", push=_end_is_an_error, listens=True),
+    "states of another task come": finds("only-agreed-notifications-come", push=_unasked_state),
+    "the end is pushed without its result": finds("notification-is-what-a-poll-gives", push=_pushes_less),
+    "questions are not pushed": finds("questions-come-as-notifications", push=_asks_silently),
+    "a subscription ends with an error": finds("subscription-ends-with-a-result", push=_end_is_an_error),
     "the end of a subscription cancels the task": finds(
         "ending-a-subscription-leaves-the-task",
         push=_cancels_on_close.push,
         back=_cancels_on_close.back,
-        listens=True,
     ),
 }

@@ -58,18 +58,23 @@ def _asks_for_nothing(state: Message) -> None:
 _numbered = _Numbered()
 
 
+# What polls alone say is found by its own check, and by the one that holds notifications against polls.
+UNLIKE_NOTIFIED = "notification-is-what-a-poll-gives"
+
 UNNOTICED: dict[str, Breach] = {
     "a failed task's state says resultType task": finds(
         "state-says-complete", back=on_state("failed", lambda s: s.update(resultType="task"))
     ),
     "lastUpdatedAt is now on every poll": finds(
-        "last-update-moves-with-changes-alone", back=on("tasks/get", _updated_now)
+        "last-update-moves-with-changes-alone", UNLIKE_NOTIFIED, back=on("tasks/get", _updated_now)
     ),
     "a failed task has no statusMessage": finds(
         "failed-task-says-why", back=on_state("failed", lambda s: s.pop("statusMessage"))
     ),
     "createdAt is no timestamp": finds(
-        "times-are-iso-8601", back=on("tasks/get", lambda s: s.update(createdAt="2026-01-01T00:00:00 not-a-zone"))
+        "times-are-iso-8601",
+        UNLIKE_NOTIFIED,
+        back=on("tasks/get", lambda s: s.update(createdAt="2026-01-01T00:00:00 not-a-zone")),
     ),
     "a working task is reported as input_required": finds(
         "payload-fits-the-status", back=on_state("working", _asks_for_nothing)
@@ -79,7 +84,7 @@ UNNOTICED: dict[str, Breach] = {
         back=on_state("cancelled", lambda s: s.update(result={"content": []}, error={"code": 1, "message": "no"})),
     ),
     "tasks/get is without ttlMs and createdAt": finds(
-        "state-is-whole", back=on("tasks/get", lambda s: (s.pop("ttlMs"), s.pop("createdAt")))
+        "state-is-whole", UNLIKE_NOTIFIED, back=on("tasks/get", lambda s: (s.pop("ttlMs"), s.pop("createdAt")))
     ),
     "task ids are 1, 2, 3": finds("ids-cannot-be-guessed", there=_numbered.there, back=_numbered.back),
     "the update's acknowledgement has more fields": finds(

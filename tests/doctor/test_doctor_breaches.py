@@ -125,13 +125,11 @@ def reasons(found: Examined) -> dict[str, str]:
 def test_our_server_passes_over_http(backend: str) -> None:
     found = examined(None, backend=backend)
     assert names(found, Outcome.FAIL) == set(), reasons(found)
-    # Whether it serves subscriptions or not: with them on, these are exercised, too.
-    left = {check.name for title, check in checks_for("http") if title == "Subscriptions to tasks"}
-    assert names(found, Outcome.NOT_EXERCISED) <= left | {"foreign-task-is-not-pushed"}, reasons(found)
+    assert names(found, Outcome.NOT_EXERCISED) == set(), reasons(found)
 
 
 def test_nothing_is_found_where_nothing_is_broken_and_everything_is_exercised() -> None:
-    found = examined(Breach(listens=True))
+    found = examined(Breach())
     assert reasons(found) == {}
     assert names(found, Outcome.PASS) == {check.name for _, check in checks_for("http")}
 
