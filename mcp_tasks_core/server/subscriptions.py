@@ -72,6 +72,7 @@ class Subscriptions:
         self._room.take(exchange.owner, len(task_ids))
         if channel is None:
             channel = self._channels[stream_id] = Channel(stream_id)
+        exchange.forget_what_was_said()
         subscription = channel.subscriptions[exchange] = Subscription(exchange, channel, agreement)
         self._ends_ms[subscription] = self._machine.now.monotonic_ms + limits.subscription_duration_ms
         subscription.joining = len(task_ids) + 1
@@ -218,6 +219,8 @@ class Subscriptions:
             subject = next(iter(waiting))
             del waiting[subject]
             self._tell(subscription, subject)
+        if not waiting:
+            subscription.waiting = {}  # one that was emptied stays as large as it was
         if subscription.ending and not waiting and not subscription.ended:
             self._end(subscription)
 
@@ -311,8 +314,13 @@ class Subscriptions:
         for channel, at_ms in list(self._given_up_ms.items()):
             if at_ms > now_ms:
                 break
+            slow_ms = self._machine.limits.slow_reader_ms
             for subscription in list(channel.subscriptions.values()):
-                self._drop(subscription, f"its reader took nothing for {self._machine.limits.slow_reader_ms} ms")
+                if subscription.open:
+                    self._drop(subscription, f"its reader took nothing for {slow_ms} ms")
+            if channel.subscriptions:  # what is not acknowledged yet cannot end before that
+                del self._given_up_ms[channel]
+                self._given_up_ms[channel] = now_ms + slow_ms
         for subscription, at_ms in list(self._ends_ms.items()):
             if at_ms > now_ms:
                 break

@@ -184,8 +184,9 @@ class WatchedTasks:
             if not watched.joining and not watched.again:
                 break
         watched.looking = False
-        self._next_look_ms.pop(watched, None)
-        if watched.listeners and not watched.is_terminal:
+        if not watched.listeners or watched.is_terminal:
+            self._next_look_ms.pop(watched, None)
+        elif watched not in self._next_look_ms:  # no hint puts off the look that asks for permission anew
             self._next_look_ms[watched] = self._machine.now.monotonic_ms + self._interval_ms
         self._forget_unwatched(watched)
 
@@ -209,8 +210,9 @@ class WatchedTasks:
             return
         if seen is None:
             self._refuse(watched, admitted, None)
-            for listener in list(watched.listeners):
-                self._tell.gone(listener, watched, False)
+            if not watched.is_terminal:  # an end that is known is told to those who wait for room to be told
+                for listener in list(watched.listeners):
+                    self._tell.gone(listener, watched, False)
             return
         self._show(watched, seen)
         for subscription in admitted:
