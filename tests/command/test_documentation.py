@@ -33,6 +33,7 @@ PROGRAMS = {
     "two_cores.py": "{'name': 'bare', 'version': '1.0'}\n",
     "water_all.py": "2 beds got 4 litres each.\n",
     "guarded.py": "called by ada\nrefused with 401\n",
+    "listen.py": "unknown: no-such-task\n",
     "follow.py": "resumed: 12345\nrefused: 403 only the librarian closes the library\n",
 }
 
