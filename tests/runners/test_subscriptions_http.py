@@ -16,6 +16,7 @@ from mcp_tasks_core.server.effects import CutStream
 from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamClosed, StreamUnblocked
 from mcp_tasks_http import HttpLimits
 from mcp_tasks_trio import ServerEngine, serving_http
+from runners.certificates import contexts_for_loopback
 from runners.http_peer import HttpPeer, HttpServed, call, http_served, post
 from runners.served import both_loops, run
 from runners.stage import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
@@ -140,6 +141,41 @@ def test_a_reader_that_stopped_reading_gets_the_newest_state_alone_and_others_ev
                     StreamBlocked,
                     StreamUnblocked,
                 ]
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S11")
+def test_over_tls_a_reader_that_stopped_goes_on_where_it_was_and_one_that_stays_away_is_dropped(
+    backend: str, tmp_path: Path
+) -> None:
+    server_context, client_context = contexts_for_loopback(tmp_path)
+
+    async def test() -> None:
+        stage = Stage(slow_reader_ms=2000)
+        listen = post("subscriptions/listen", filter_of(uris=[URI, LONG_URI]))
+        async with (
+            http_served(stage.app, ssl_context=server_context) as server,
+            server.peer(client_context) as patient,
+            server.peer(client_context) as away,
+        ):
+            told = Told(server.engine)
+            for peer in (patient, away):
+                await peer.send(listen)
+                await peer.stream_head()
+                assert (await peer.event())["method"] == ACKNOWLEDGED
+            told.events.clear()  # what TLS itself had to say first may have blocked it for a moment
+            filled = fill(server.engine, told, StreamBlocked)
+            for _ in range(filled):
+                assert (await patient.event())["params"]["uri"] == LONG_URI
+            server.engine.feed(ResourceUpdated(URI))
+            assert (await patient.event())["params"]["uri"] == URI
+            await server.until(lambda: server.engine.streams_open == 1)
+            assert b'"result"' not in await away.ended()
+            server.engine.begin_shutdown()
+            assert (await patient.event())["id"] == 1
+            assert await patient.chunk() == b""
 
     run(backend, test)
 
