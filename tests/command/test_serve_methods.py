@@ -23,6 +23,15 @@ def test_discover_advertises_what_is_there(server: Any) -> None:
     assert result["_meta"] == SERVER_INFO
 
 
+def test_subscriptions_can_be_turned_off_where_no_stream_can_be_held_open(start_server: Any) -> None:
+    listen = {"notifications": {"toolsListChanged": True}}
+    server = start_server("sample_app:app", "--no-subscriptions")
+    assert server.result("server/discover")["capabilities"]["tools"] == {}
+    assert server.error("subscriptions/listen", listen)["code"] == -32601
+    open_to_all = start_server("sample_app:app")
+    assert open_to_all.result("server/discover")["capabilities"]["tools"] == {"listChanged": True}
+
+
 @pytest.mark.spec("N10", "B4")
 def test_tools_are_listed_in_their_order_whatever_is_declared(server: Any) -> None:
     with_tasks, without = server.result("tools/list"), server.result("tools/list", tasks=False)

@@ -106,6 +106,11 @@ def cli() -> None:
     help="How long to wait at the start for a store that other processes keep busy.",
 )
 @click.option(
+    "--no-subscriptions",
+    is_flag=True,
+    help="Answer subscriptions/listen with -32601, where no stream can be held open; clients poll.",
+)
+@click.option(
     "--http",
     "address",
     metavar="HOST:PORT",
@@ -134,6 +139,7 @@ def serve(
     store_file: str | None,
     key_file: str | None,
     store_wait_seconds: float,
+    no_subscriptions: bool,
     **http: Any,
 ) -> int:
     """Serve an application on stdin and stdout, or over HTTP.
@@ -151,6 +157,7 @@ def serve(
         store=store_file,
         key_file=key_file,
         start_wait_seconds=store_wait_seconds,
+        subscriptions=not no_subscriptions,
         http=HttpOptions.parse(**http),
     )
 

@@ -78,6 +78,7 @@ def run_serve(
     key_file: str | None = None,
     http: HttpOptions | None = None,
     start_wait_seconds: float = START_WAIT_SECONDS,
+    subscriptions: bool = True,
 ) -> int:
     """Serve until the client closes stdin, or over HTTP until a signal; gives the exit status.
 
@@ -86,12 +87,14 @@ def run_serve(
         store: a file's path, or ``memory``; ``None`` for the application's own, else a file of the user's.
         key_file: the file with the keys that seal what tasks hold, ``None`` to leave it readable.
         start_wait_seconds: how long to wait for a store that other processes keep busy; above 0.
+        subscriptions: ``False`` to serve none, whatever the application says.
 
     Raises:
         WrongUsage: there is no such application, or no such store, or it stayed busy.
         EndsEarly: it cannot listen there, or it was told to end before the store was free.
     """
     application = load_application(spec)
+    application.subscriptions = application.subscriptions and subscriptions
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
