@@ -13,8 +13,10 @@ import pytest
 from mcp_tasks_core.client.config import ClientConfig, ClientLimits
 from mcp_tasks_core.client.events import ListKind
 from mcp_tasks_core.tasks import CompletedTask, Task
+from mcp_tasks_http import HttpLimits
 from mcp_tasks_trio import (
     Application,
+    CallTimedOut,
     Client,
     ListChange,
     ResourceUpdate,
@@ -205,6 +207,22 @@ def test_a_server_that_goes_away_is_given_up_within_the_budget(backend: str) -> 
                 await left.wait()
                 with pytest.raises(ServerUnreachable):
                     await anext(subscription)
+
+    run(backend, main)
+
+
+@both_loops
+def test_comments_of_the_server_keep_a_quiet_stream_alive(backend: str) -> None:
+    async def main() -> None:
+        config = ClientConfig(client_limits=ClientLimits(listen_quiet_ms=400, listen_backoff_ms=1))
+        async with (
+            http_served(Stage().app, limits=HttpLimits(comment_interval_ms=20)) as server,
+            connect_http(server.url, config=config) as client,
+            client.listen(tools=True, timeout=1.0) as subscription,
+        ):
+            # A stream that was cut would be followed by another one, and that by a change.
+            with pytest.raises(CallTimedOut):
+                await anext(subscription)
 
     run(backend, main)
 
