@@ -8,7 +8,7 @@ Source: subscriptions; tasks, Task Notifications; cancellation.
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -53,6 +53,7 @@ from mcp_tasks_core.wire.converter import encode
 from mcp_tasks_core.wire.subscriptions import SubscriptionFilter
 
 _Failure: TypeAlias = Disconnected | RemoteError
+_ENDED: Final = Disconnected(reason="the server ended the subscription")
 
 
 @attrs.define(kw_only=True)
@@ -61,12 +62,14 @@ class _Present:
 
     Args:
         agreed: ``None`` before the acknowledgement.
+        task_ids: those that were agreed to.
         brought: something that its caller did not know yet.
         unseen: watched tasks of which it has shown nothing yet.
     """
 
     asked: SubscriptionFilter
     agreed: SubscriptionFilter | None = None
+    task_ids: frozenset[TaskId] = frozenset()
     acknowledged_ms: int = 0
     brought: bool = False
     unseen: set[TaskId] = attrs.field(factory=set)
@@ -164,8 +167,8 @@ class Listening:
         if problem is not None:
             return [self._invalid(problem)]
         present.agreed, present.acknowledged_ms = agreed, now_ms
-        ids = frozenset(agreed.task_ids or ())
-        left_out = tuple(task_id for task_id in self._watched if task_id not in ids)
+        present.task_ids = frozenset(agreed.task_ids or ())
+        left_out = tuple(task_id for task_id in self._watched if task_id not in present.task_ids)
         for task_id in left_out:
             del self._watched[task_id]
         self._not_agreed += left_out
@@ -186,7 +189,7 @@ class Listening:
         match notice:
             case TaskTold(state):
                 task_id = state.task.task_id
-                if task_id not in (agreed.task_ids or ()):
+                if task_id not in present.task_ids:
                     return [self._invalid(f"a state of task {task_id[:80]!r}, which was not agreed to")]
                 return self._saw(state)
             case ListTold(kind):
@@ -207,7 +210,7 @@ class Listening:
             case Succeeded() if present.agreed is None:
                 return [self._invalid("the subscription ended with a result before it was acknowledged")]
             case Succeeded():
-                return self._listen_later(Disconnected(reason="the server ended the subscription"), now_ms)
+                return self._listen_later(_ENDED, now_ms)
             case RemoteError(code=code, message=message) if code == METHOD_NOT_FOUND and present.agreed is None:
                 return [End(NoSubscriptions(message=message))]
             case RemoteError(data=data):
@@ -235,9 +238,10 @@ class Listening:
         wait_ms = self._wait_ms()
         self._listen_at_ms = now_ms + wait_ms
         self._plan_reads(set(self._watched))
+        if failure is _ENDED and not self._failures:
+            return self._go_on(now_ms)  # servers limit how long a subscription lasts
         why = failure.reason if isinstance(failure, Disconnected) else f"error {failure.code}: {failure.message}"
-        again = Warn(f"a subscription is asked for again in {wait_ms} ms: {why}")
-        return [again, *self._go_on(now_ms)]
+        return [Warn(f"a subscription is asked for again in {wait_ms} ms: {why}"), *self._go_on(now_ms)]
 
     def _wait_ms(self) -> int:
         limits = self._limits

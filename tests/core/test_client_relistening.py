@@ -196,6 +196,7 @@ def test_a_server_that_limits_how_long_a_subscription_lasts_is_listened_to_for_e
         bench.pass_time(LIMITS.listen_backoff_ms)
     assert bench.outcome(operation) is None
     assert len(bench.requests(LISTEN)) == LIMITS.listen_failures_max * 3 + 1
+    assert bench.reports == []
 
 
 def test_a_server_that_ends_every_subscription_at_once_is_given_up() -> None:
@@ -207,6 +208,7 @@ def test_a_server_that_ends_every_subscription_at_once_is_given_up() -> None:
         bench.end_listen()
 
     fail_listens(bench, operation, end_at_once)
+    assert "asked for again in 500 ms: the server ended the subscription" in bench.reports[0]
     assert bench.outcome(operation) == Disconnected(reason="the server ended the subscription")
     assert len(bench.requests(LISTEN)) == LIMITS.listen_failures_max
 

@@ -197,7 +197,7 @@ class _Watch:
                 poll(subscription.not_agreed)
         except SubscriptionsUnsupported:
             self._display.say("the server has no subscriptions: the tasks are polled", style="dim")
-            poll(self._options.task_ids)
+            poll(tuple(self._open))
         except ClientError as error:
             self._stop(group, error)
 
