@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -545,6 +546,48 @@ def test_what_cannot_be_listened_to_is_refused_here(backend: str) -> None:
                     async with client.listen(**arguments):
                         raise AssertionError("there is no subscription")
             assert server.of(LISTEN) == []
+
+    run(backend, main)
+
+
+@both_loops
+def test_nothing_is_left_of_subscriptions_however_they_ended(backend: str) -> None:
+    async def serve(listener: Listener) -> None:
+        [name] = listener.asked["taskIds"]
+        if name == "refused":
+            await listener.request.error(-32602, "Bad params")
+            return
+        await listener.request.begin_stream()
+        await listener.acknowledge()
+        if name == "cut":
+            await listener.request.close()
+        elif name == "ended":
+            await listener.state(name, "completed", 1)
+            await listener.end()
+        elif name == "unended":
+            await listener.state(name, "completed", 1)
+            await listener.until_closed()
+        elif name == "wrong":
+            await listener.state("another")
+            await listener.until_closed()
+        else:
+            await listener.until_closed()
+
+    async def main() -> None:
+        limits = ClientLimits(listen_backoff_ms=1, listen_failures_max=2, listen_end_ms=1)
+        config = ClientConfig(client_limits=limits)
+        async with listening_server(serve) as server, connect_http(server.url, config=config) as client:
+            for name in ("left", "refused", "cut", "ended", "unended", "wrong", "late") * 20:
+                timeout = 0.005 if name == "late" else None
+                with contextlib.suppress(ClientError):
+                    async with client.listen([name], timeout=timeout) as subscription:
+                        if name != "left":
+                            await statuses(subscription)
+            await server.until(lambda: server.connections - server.closed <= 1)
+            assert client._protocol.open_operations == {}
+            assert client._protocol.deadline is None
+            assert client._subscriptions == {}
+            assert (await client.call_tool("after")).text == "as always"
 
     run(backend, main)
 
