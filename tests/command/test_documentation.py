@@ -27,12 +27,17 @@ OUTPUTS = {
     "call lend": "A1 goes to Ada for a short time.\n",
     "call count": "12345\n",
     "call render": "3 frames, at attempt 1\n",
+    "call deliver": "delivered\n",
+    "call print_poster": "printed\n",
 }
 PROGRAMS = {
     "one_exchange.py": '"supportedVersions":["2026-07-28"]',
     "two_cores.py": "{'name': 'bare', 'version': '1.0'}\n",
     "water_all.py": "2 beds got 4 litres each.\n",
     "guarded.py": "called by ada\nrefused with 401\n",
+    "subscriber.py": (
+        "to be read anew: news://daily\nanother list of resources\nListChange(kind=<ListKind.TOOLS: 'tools'>)\nrain\n"
+    ),
     "listen.py": "unknown: no-such-task\n",
     "follow.py": "resumed: 12345\nrefused: 403 only the librarian closes the library\n",
 }

@@ -115,7 +115,7 @@ def test_missing_declaration_is_refused_with_what_is_required(server: Any, metho
 @pytest.mark.spec("G5", "B7")
 @pytest.mark.parametrize(
     "method",
-    ["tasks/list", "tasks/result", "tasks/nonsense", "subscriptions/listen", "prompts/list", "resources/read", "ping"],
+    ["tasks/list", "tasks/result", "tasks/nonsense", "resources/subscribe", "prompts/list", "resources/read", "ping"],
 )
 @pytest.mark.parametrize("tasks", [True, False])
 def test_method_that_is_not_there_is_not_found(server: Any, method: str, tasks: bool) -> None:
