@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 FAKES = HERE.parent / "runners" / "fakes"
 MCP_TASKS = [sys.executable, "-m", "mcp_tasks_trio"]
 BOUND_SECONDS = 30
+_CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 both_loops = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -219,6 +221,36 @@ def test_a_timeout_names_the_tasks_that_go_on(mcp_tasks: Any, serve: Any) -> Non
     assert server.state(task_id)["status"] == "working"
 
 
+def test_at_a_terminal_states_stay_above_a_line_that_tells_what_is_watched(serve: Any) -> None:
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    server = serve()
+    finished, working = server.start("finish"), server.start("work")
+    ours, theirs = pty.openpty()
+    command = [*MCP_TASKS, "watch", finished, working, "--http", server.url]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    seen = ""
+
+    def read_until(text: str) -> None:
+        nonlocal seen
+        while text not in seen:
+            ready, _, _ = select.select([ours], [], [], BOUND_SECONDS)
+            assert ready, f"{text!r} never came; instead:\n{seen}"
+            seen += _CONTROL_SEQUENCE.sub("", os.read(ours, 65536).decode("utf-8", "replace"))
+
+    try:
+        read_until(f"{finished} completed")
+        read_until("watching 1 task")
+        server.cancel(working)
+        read_until(f"{working} cancelled")
+        assert process.wait(BOUND_SECONDS) == 1
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
 @both_loops
 @pytest.mark.parametrize("known", [True, False])
 def test_a_server_without_subscriptions_is_polled(
@@ -258,6 +290,21 @@ def test_a_server_of_its_own_tells_of_tasks_that_run_elsewhere(
     assert status == 1, said
     assert f"{task_id} cancelled" in rest
     assert "server| " in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal of POSIX")
+@pytest.mark.spec("P10", "S6")
+def test_what_it_sends_is_what_the_schemas_allow(mcp_tasks: Any, recording: Any, watch: Any, tmp_path: Path) -> None:
+    done = mcp_tasks("watch", "nobody", "--", *recording.command)
+    assert done.status == 3, done.stderr
+    assert recording.methods == ["server/discover", "subscriptions/listen", "tasks/get"]
+    fake = [sys.executable, str(FAKES / "listening_server.py"), str(tmp_path / "record")]
+    command = watch("works", "--", *type(recording)(fake, tmp_path / "more.jsonl").command)
+    assert command.line() == "works working\n"
+    command.process.send_signal(signal.SIGINT)
+    assert command.finish()[0] == 130
+    more = type(recording)(fake, tmp_path / "more.jsonl")
+    assert more.methods == ["server/discover", "subscriptions/listen", "notifications/cancelled"]
 
 
 @pytest.mark.parametrize(
