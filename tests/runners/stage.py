@@ -88,10 +88,10 @@ def filter_of(*task_ids: str, uris: Sequence[str] = (), tools: bool = False) -> 
     return {"notifications": asked}
 
 
-def fill(engine: ServerEngine, told: Told, kind: type) -> int:
-    """Update a long URI until the core is told that a stream is blocked; gives how often."""
+def fill(engine: ServerEngine, told: Told, kind: type, *, streams: int = 1) -> int:
+    """Update a long URI until the core is told that so many streams are blocked; gives how often."""
     for count in range(1, 20_000):
         engine.feed(ResourceUpdated(LONG_URI))
-        if told.of(kind):
+        if len(set(told.of(kind))) >= streams:
             return count
     raise AssertionError("the stream takes whatever is written to it")
