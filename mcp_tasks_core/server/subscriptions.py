@@ -234,9 +234,9 @@ class Subscriptions:
         if subscription.is_spent:
             self._end_soon(subscription)
 
-    def _gone(self, subscription: Subscription, watched: WatchedTask, forbidden: bool) -> None:
-        if forbidden and subscription.open:
-            self._drop(subscription, "it may not see the task any longer")
+    def _gone(self, subscription: Subscription, watched: WatchedTask, reason: str | None) -> None:
+        if reason is not None and subscription.open:
+            self._drop(subscription, reason)
         elif watched in subscription.tasks:
             self._told_all(subscription, watched)
 

@@ -58,13 +58,13 @@ class Listeners:
         admitted: the task is this new listener's to watch.
         refused: it is not, or there is no such task; or, with an error, nobody can say.
         changed: there is a newer state.
-        gone: this listener may not see it any longer, or it is no more; ``True`` where it is forbidden.
+        gone: it is no more, or, with a reason, this listener may not have it any longer.
     """
 
     admitted: Callable[[Subscription, WatchedTask], None]
     refused: Callable[[Subscription, WatchedTask, ErrorObject | None], None]
     changed: Callable[[WatchedTask], None]
-    gone: Callable[[Subscription, WatchedTask, bool], None]
+    gone: Callable[[Subscription, WatchedTask, str | None], None]
 
 
 class WatchedTasks:
@@ -141,6 +141,7 @@ class WatchedTasks:
             return
         try:
             seen = self._seen(row)
+            self._check_size(watched, seen)
         except Refusal:
             return  # told to the log; a look follows in its time
         if seen is not None:
@@ -205,6 +206,7 @@ class WatchedTasks:
                 return
         try:
             seen = None if found is None else found.look()
+            self._check_size(watched, seen)
         except Refusal as refusal:
             self._refuse(watched, admitted, refusal.error)
             return
@@ -212,7 +214,7 @@ class WatchedTasks:
             self._refuse(watched, admitted, None)
             if not watched.is_terminal:  # an end that is known is told to those who wait for room to be told
                 for listener in list(watched.listeners):
-                    self._tell.gone(listener, watched, False)
+                    self._tell.gone(listener, watched, None)
             return
         self._show(watched, seen)
         for subscription in admitted:
@@ -252,7 +254,7 @@ class WatchedTasks:
             except Refusal:
                 allowed = False
             if not allowed and not listener.ended:
-                self._tell.gone(listener, watched, True)
+                self._tell.gone(listener, watched, "it may not see the task any longer")
 
     # --- reading
 
@@ -290,6 +292,20 @@ class WatchedTasks:
             raise Refusal(faults.INTERNAL) from problem
         return Seen(members, fit["status"] in TERMINAL, watched.revision + 1)
 
+    def _check_size(self, watched: WatchedTask, seen: Seen | None) -> None:
+        """Part with all listeners to a task whose state is larger than a message may be: they have to poll it.
+
+        Raises:
+            Refusal: it is.
+        """
+        limit_bytes = self._machine.limits.frame_bytes_max
+        if seen is None or len(seen.members) <= limit_bytes:
+            return
+        for listener in list(watched.listeners):
+            self._tell.gone(listener, watched, f"the state of a task has more than {limit_bytes} bytes")
+        self._machine.report(Severity.ERROR, f"the state of task {watched.task_id} is too large to be pushed")
+        raise Refusal(faults.result_too_large(len(seen.members), limit_bytes))
+
     def _show(self, watched: WatchedTask, seen: Seen) -> None:
         """Tell of a state, unless it is no newer than what is known, or says nothing else."""
         if seen.born_ms > watched.born_ms:
@@ -306,7 +322,7 @@ class WatchedTasks:
     def _begin_anew(self, watched: WatchedTask, born_ms: int) -> None:
         """What was known is of a task that is no more: this one has taken its id since."""
         for listener in list(watched.listeners):
-            self._tell.gone(listener, watched, False)
+            self._tell.gone(listener, watched, None)
         watched.born_ms = born_ms
         watched.revision = 0
         watched.ending = None

@@ -438,6 +438,27 @@ def test_a_stream_gets_so_many_bytes_in_one_go_and_the_rest_with_the_next_tick()
     assert server.protocol.deadline > server.now.monotonic_ms
 
 
+@pytest.mark.spec("S11")
+@pytest.mark.parametrize("own_stream", [True, False])
+def test_a_state_that_is_larger_than_a_message_is_not_pushed_and_those_who_wait_for_it_are_sent_away(
+    own_stream: bool,
+) -> None:
+    server = bench(limits=Limits(frame_bytes_max=2_000, result_bytes_max=10_000, progress_interval_ms=1))
+    large, small = create(server), create(server)
+    listening = server.listen(large, small, own_stream=own_stream, stream=OWN)
+    other = server.listen(small)
+    server.complete(large, text_result("x" * 5_000))
+    assert listening.result is None
+    assert listening.cut is own_stream
+    assert listening.cancelled is not own_stream
+    again = server.listen(large)
+    assert again.error is not None
+    assert (again.error["code"], again.error["data"]) == (-32603, {"reason": "result_too_large"})
+    server.complete(small, text_result())
+    assert other.statuses_of(small) == ["working", "completed"]
+    assert server.protocol.watched_tasks == 0
+
+
 # --- ends
 
 
