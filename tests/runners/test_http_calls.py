@@ -197,7 +197,7 @@ def test_the_headers_of_each_request_say_what_its_body_says(backend: str) -> Non
 
     async def test() -> None:
         async with fake_server(handler) as server, connect_http(server.url, headers={"X-Extra": "1"}) as client:
-            for name in ("plain", " edge ", "é", "=?base64?x?=", "tab\there", "new\nline"):
+            for name in ("plain", "", " edge ", "é", "=?base64?x?=", "tab\there", "new\nline"):
                 await client.call_tool(name)
         discover, *calls = server.requests
         assert discover.fields[":line"] == "POST /mcp HTTP/1.1"
@@ -209,6 +209,7 @@ def test_the_headers_of_each_request_say_what_its_body_says(backend: str) -> Non
         assert {request.fields["x-extra"] for request in server.requests} == {"1"}
         assert [request.fields["mcp-name"] for request in calls] == [
             "plain",
+            "",
             "=?base64?IGVkZ2Ug?=",
             "=?base64?w6k=?=",
             "=?base64?PT9iYXNlNjQ/eD89?=",
@@ -470,6 +471,12 @@ async def _stream_cut(request: FakeRequest) -> None:
     await request.close()
 
 
+async def _stream_reset(request: FakeRequest) -> None:
+    await request.begin_stream()
+    await request.chunk(": something\n\n")
+    await _reset(request)
+
+
 async def _nothing(request: FakeRequest) -> None:
     await request.close()
 
@@ -507,6 +514,7 @@ FAILURES: list[tuple[Any, type[ClientError], str]] = [
     (_stream_without_answer, InvalidResponse, "without an answer"),
     (_stream_cut_in_an_event, InvalidResponse, "without an answer"),
     (_stream_cut, ConnectionLost, "before the response did"),
+    (_stream_reset, ConnectionLost, "before the response did"),
     (_nothing, ConnectionLost, "before the response did"),
     (_reset, ConnectionLost, "before the response did"),
     (_half_a_body, ConnectionLost, "before the response did"),
@@ -558,6 +566,41 @@ def test_a_response_without_an_answer_fails_its_call_at_once_and_no_other(
             assert outcomes == {number: str(number) for number in range(10) if number != 5}
             assert len(server.of("tools/call")) == 10  # nothing was sent twice
             assert (await client.call_tool("later")).text == "later"
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("C8")
+@pytest.mark.parametrize("what", ["tools/call", "tools/list", "tasks/get", "server/discover"])
+def test_a_handle_where_none_can_be_is_an_error_that_names_its_task_and_is_not_polled(backend: str, what: str) -> None:
+    task = {"taskId": "t-7", "status": "working", "ttlMs": None, "pollIntervalMs": 100}
+    moments = dict.fromkeys(("createdAt", "lastUpdatedAt"), "2026-07-28T10:00:00Z")
+
+    async def handler(request: FakeRequest) -> None:
+        if request.method == what:
+            await request.result(**{**task, **moments, "resultType": "task"})
+        else:
+            await request.result()
+
+    async def test() -> None:
+        config = ClientConfig(cancel_unasked_tasks=True)
+        async with (
+            fake_server(handler, discover=False) as server,
+            connect_http(server.url, config=config, probe=False) as client,
+        ):
+            asked = {
+                "tools/call": lambda: client.call_tool("t", tasks=False),
+                "tools/list": client.list_tools,
+                "tasks/get": lambda: client.request("tasks/get", {"taskId": "t-7"}),
+                "server/discover": client.discover,
+            }
+            with pytest.raises(InvalidResponse) as caught:
+                await asked[what]()
+            assert caught.value.task_id == "t-7"
+            await server.until(lambda: bool(server.of("tasks/cancel")))
+            assert server.of("tasks/cancel")[0].params["taskId"] == "t-7"
+            assert len(server.of("tasks/get")) == (what == "tasks/get")
 
     run(backend, test)
 
