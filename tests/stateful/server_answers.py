@@ -115,7 +115,7 @@ def _bad_answer(version: Version, responses: Any) -> bool:
     return any(key in responses and not fits(asked, responses[key]) for key, asked in version.outstanding.items())
 
 
-def _moment(wall_ms: int) -> str:
+def wall_moment(wall_ms: int) -> str:
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{wall_ms % 1000:03d}Z"
 
@@ -126,8 +126,8 @@ def shown(version: Version, *, payload: bool) -> dict[str, Any]:
     wire: dict[str, Any] = {
         "taskId": state["id"],
         "status": state["status"],
-        "createdAt": _moment(state["created"]),
-        "lastUpdatedAt": _moment(state["updated"]),
+        "createdAt": wall_moment(state["created"]),
+        "lastUpdatedAt": wall_moment(state["updated"]),
         "ttlMs": state["ttl"],
     }
     if state["poll"] is not None:
