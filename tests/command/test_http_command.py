@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 MCP_TASKS = [sys.executable, "-m", "mcp_tasks_trio"]
 BOUND_SECONDS = 30
+UNDECIDED = ("working", "input_required", "failed")  # until the lease of the dead process is over, and then
 
 both_loops = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -25,7 +28,8 @@ class Server:
     """A server over HTTP as a child process."""
 
     def __init__(self, *options: str) -> None:
-        command = [*MCP_TASKS, "serve", "sample_app:app", "--http", "0", "--store", "memory", *options]
+        store = () if "--store" in options else ("--store", "memory")
+        command = [*MCP_TASKS, "serve", "sample_app:app", "--http", "0", *store, *options]
         self.process = subprocess.Popen(command, cwd=HERE, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert self.process.stderr is not None
         self.said = ""
@@ -38,6 +42,21 @@ class Server:
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(BOUND_SECONDS)
+
+    def post(self, make_request: Any, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The result of a request on a connection of its own."""
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": method,
+            "Mcp-Name": params.get("taskId") or params.get("name"),
+        }
+        host, _, path = self.url.removeprefix("http://").partition("/")
+        with closing(HTTPConnection(host, timeout=BOUND_SECONDS)) as connection:
+            connection.request("POST", f"/{path}", json.dumps(make_request(method, params)), headers)
+            result: dict[str, Any] = json.load(connection.getresponse())["result"]
+        return result
 
     def close(self) -> None:
         self.process.kill()
@@ -69,6 +88,29 @@ def test_a_served_application_is_called_by_its_url(mcp_tasks: Any, serve: Any, b
     done = mcp_tasks("call", "--backend", backend, "ask_two", *answers, "--http", server.url)
     assert (done.status, done.stdout) == (0, "2 and 3\n"), done.stderr
     assert server.end() == 0
+
+
+@both_loops
+@pytest.mark.spec("C5")
+def test_tasks_are_found_by_their_ids_alone_after_their_server_was_killed(
+    serve: Any, make_request: Any, tmp_path: Path, backend: str
+) -> None:
+    """No session and no connection holds a task: another process on the file shows it to a new connection."""
+    options = ("--store", str(tmp_path / "tasks.db"), "--backend", backend)
+    first = serve(*options)
+    ids = {}
+    for tool in ("finish", "ask_two", "work"):
+        ids[tool] = first.post(make_request, "tools/call", {"name": tool, "arguments": {}})["taskId"]
+    done = {"status": "working"}
+    while done["status"] == "working":
+        done = first.post(make_request, "tasks/get", {"taskId": ids["finish"]})
+    first.process.kill()
+    first.process.wait(BOUND_SECONDS)
+    second = serve(*options)
+    assert second.post(make_request, "tasks/get", {"taskId": ids["finish"]}) == done
+    for tool in ("ask_two", "work"):
+        state = second.post(make_request, "tasks/get", {"taskId": ids[tool]})
+        assert (state["taskId"], state["status"]) in [(ids[tool], status) for status in UNDECIDED]
 
 
 @both_loops

@@ -330,6 +330,13 @@ def test_a_state_that_is_no_string_is_bad_params(state: Any) -> None:
     assert "params.requestState: a string" in call(bench(), requestState=state)["error"]["message"]
 
 
+@pytest.mark.spec("R2")
+def test_a_state_that_is_null_counts_as_absent_and_the_person_is_asked() -> None:
+    server = bench()
+    first, second = (call(server, **members)["result"] for members in ({}, {"requestState": None}))
+    assert second["inputRequests"] == first["inputRequests"]
+
+
 @pytest.mark.spec("R2", "R5", "A2")
 @pytest.mark.parametrize(
     "moved",
