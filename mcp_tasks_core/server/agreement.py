@@ -53,6 +53,7 @@ class Terms:
         self._limits = config.limits
         self._lists = frozenset(kind for kind in ListKind if _says(capabilities, kind.value, "listChanged"))
         self._resources = _says(capabilities, "resources", "subscribe")
+        self._asked_lists: dict[frozenset[ListKind], frozenset[ListKind]] = {}  # one object for all who ask the same
 
     def of(self, params: JSONObject, *, declares_tasks: bool) -> Agreement:
         """What a listen asks for, as far as it exists here.
@@ -73,8 +74,9 @@ class Terms:
             ListKind.RESOURCES: asked.resources_list_changed,
         }
         uris, task_ids = asked.resource_subscriptions, asked.task_ids
+        lists = frozenset(kind for kind in self._lists if wanted[kind])
         return Agreement(
-            lists=frozenset(kind for kind in self._lists if wanted[kind]),
+            lists=self._asked_lists.setdefault(lists, lists),
             uris=None if uris is None or not self._resources else tuple(dict.fromkeys(uris)),
             task_ids=None if task_ids is None or not self._tasks else tuple(dict.fromkeys(task_ids)),
         )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from mcp_tasks_core.access import Owner
+from mcp_tasks_core.capabilities import ClientCapabilities
 from mcp_tasks_core.identifiers import ProgressToken, RequestId, StreamId, Ticket, key_of_request_id
 from mcp_tasks_core.wire.headers import RoutingHeaders
 from mcp_tasks_core.wire.meta import RequestMeta
+
+_NOTHING_SAID: Final = RequestMeta("", ClientCapabilities({}), None, None, None, {})
 
 
 class Exchange:
@@ -55,6 +60,11 @@ class Exchange:
         self.ticket: Ticket | None = None
         self.invocation: Ticket | None = None
         self.progress: float | None = None
+
+    def forget_what_was_said(self) -> None:
+        """Keep no more of the request than its answer needs, which may go on for an hour."""
+        self.meta = _NOTHING_SAID
+        self.headers = None
 
     @property
     def progress_token(self) -> ProgressToken | None:

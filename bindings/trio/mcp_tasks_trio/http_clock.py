@@ -81,10 +81,10 @@ class DeadlineClock:
             timed.alarm = None
 
     def _silence(self, alarm: Alarm) -> None:
-        """Leave an entry where it is; when most of them are such, build the heap anew."""
+        """Leave an entry where it is; when a quarter of them are such, build the heap anew."""
         alarm.owner = None
         self._silent += 1
-        if self._silent > _REBUILD_FROM and self._silent > len(self._heap) // 2:
+        if self._silent > _REBUILD_FROM and self._silent > len(self._heap) // 4:
             self._heap = [each for each in self._heap if each.owner is not None]
             heapq.heapify(self._heap)
             self._silent = 0
