@@ -73,6 +73,16 @@ class StreamUnblocked:
 
 
 @attrs.frozen(slots=True)
+class StreamEnding:
+    """The transport is about to end this stream: its subscriptions get their graceful end.
+
+    One that is being opened gets it right after its first states. Source: subscriptions, Graceful Closure.
+    """
+
+    stream_id: StreamId
+
+
+@attrs.frozen(slots=True)
 class ShutdownBegan:
     """The server is about to end: every subscription gets its graceful end now, and a later one right after its
     first states. Source: subscriptions, Graceful Closure."""
@@ -450,6 +460,7 @@ ServerEvent: TypeAlias = (
     | StreamClosed
     | StreamBlocked
     | StreamUnblocked
+    | StreamEnding
     | ShutdownBegan
     | TaskLoaded
     | TaskStored

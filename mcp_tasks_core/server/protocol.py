@@ -40,6 +40,7 @@ from mcp_tasks_core.server.events import (
     StoreFailed,
     StreamBlocked,
     StreamClosed,
+    StreamEnding,
     StreamUnblocked,
     TaskChanged,
     TaskDeleted,
@@ -241,6 +242,8 @@ class ServerProtocol:
                 self._subscriptions.stream_blocked(event.stream_id)
             case StreamUnblocked():
                 self._subscriptions.stream_unblocked(event.stream_id)
+            case StreamEnding():
+                self._subscriptions.end_stream(event.stream_id)
             case ShutdownBegan():
                 self._subscriptions.shut_down()
             case ListChanged():

@@ -98,7 +98,7 @@ class Subscription:
         self.joining = 0  # tasks that are still looked for
         self.waiting: dict[Subject, None] = {}
         self.open = False
-        self.ending = False  # gracefully, once nothing waits any longer
+        self.ending: str | None = None  # why it ends gracefully, once nothing waits any longer
         self.ended = False
 
     @property

@@ -114,7 +114,7 @@ class Subscriptions:
             self._of_uri.setdefault(uri, {})[subscription] = None
         subscription.waiting = {by_id[task_id]: None for task_id in agreement.task_ids or () if task_id in by_id}
         if self._shutting_down or subscription.is_spent:
-            subscription.ending = True
+            subscription.ending = _SHUTDOWN if self._shutting_down else _ALL_TOLD
         self._go_on(subscription)
 
     # --- what happens
@@ -145,9 +145,14 @@ class Subscriptions:
     def shut_down(self) -> None:
         """End all of them gracefully; those that are being opened right after their first states."""
         self._shutting_down = True
-        for channel in list(self._channels.values()):
-            for subscription in list(channel.subscriptions.values()):
-                self._end_soon(subscription)
+        for stream_id in list(self._channels):
+            self.end_stream(stream_id)
+
+    def end_stream(self, stream_id: StreamId) -> None:
+        """The same for those of one stream."""
+        channel = self._channels.get(stream_id)
+        for subscription in [] if channel is None else list(channel.subscriptions.values()):
+            self._end_soon(subscription, _SHUTDOWN)
 
     def _changed(self, watched: WatchedTask) -> None:
         """There is a newer state of a task: what many listeners cost is spent here."""
@@ -232,7 +237,7 @@ class Subscriptions:
         subscription.waiting.pop(watched, None)
         self.tasks.leave(watched, subscription)
         if subscription.is_spent:
-            self._end_soon(subscription)
+            self._end_soon(subscription, _ALL_TOLD)
 
     def _gone(self, subscription: Subscription, watched: WatchedTask, reason: str | None) -> None:
         if reason is not None and subscription.open:
@@ -240,18 +245,15 @@ class Subscriptions:
         elif watched in subscription.tasks:
             self._told_all(subscription, watched)
 
-    def _end_soon(self, subscription: Subscription) -> None:
+    def _end_soon(self, subscription: Subscription, reason: str) -> None:
         """End gracefully once everything that waits was sent."""
-        subscription.ending = True
+        subscription.ending = subscription.ending or reason
         if subscription.open and not subscription.waiting and not subscription.ended:
             self._end(subscription)
 
     def _end(self, subscription: Subscription) -> None:
-        exchange = subscription.exchange
-        if self._shutting_down:
-            reason = _SHUTDOWN
-        else:
-            reason = _ALL_TOLD if subscription.is_spent else _LONG_ENOUGH
+        exchange, reason = subscription.exchange, subscription.ending
+        assert reason is not None
         self.forget(exchange)
         self._exchanges.remove(exchange)
         self._machine.effects.append(Frame(exchange.stream_id, subscription.result(self._server_info), True))
@@ -325,7 +327,7 @@ class Subscriptions:
             if at_ms > now_ms:
                 break
             del self._ends_ms[subscription]
-            self._end_soon(subscription)
+            self._end_soon(subscription, _LONG_ENOUGH)
         for channel, at_ms in list(self._paced_ms.items()):
             if at_ms > now_ms:
                 break

@@ -21,6 +21,7 @@ from mcp_tasks_core.server.events import (
     SourceAnswered,
     SourceAnswerKind,
     StreamBlocked,
+    StreamEnding,
     StreamUnblocked,
     TaskChanged,
 )
@@ -512,6 +513,23 @@ def test_shutdown_ends_every_subscription_gracefully_and_later_ones_after_their_
     assert late.statuses_of(task_id) == ["working"]
     assert late.result is not None
     assert server.request("tasks/get", taskId=task_id)["result"]["status"] == "working"
+
+
+@pytest.mark.spec("S5")
+def test_a_stream_that_is_about_to_end_takes_its_own_subscriptions_with_it_and_no_others() -> None:
+    server = bench()
+    task_id = create(server)
+    here, there = server.listen(task_id, stream=OWN), server.listen(task_id)
+    server.script(LoadTask, StoreFault.SLOW)
+    opening = server.listen(task_id, stream=OWN)
+    server.feed(StreamEnding(OWN))
+    assert here.result is not None
+    assert opening.messages == []
+    server.release()
+    assert opening.statuses_of(task_id) == ["working"]
+    assert opening.result is not None
+    assert not there.ended
+    assert not server.listen(task_id, stream=StreamId(51)).ended
 
 
 @pytest.mark.spec("S11", "S5")

@@ -335,39 +335,66 @@ def test_the_kernel_gives_up_on_a_machine_that_has_gone_without_a_word_as_early_
 # --- the server's end
 
 
+class Place:
+    """A listener that ends when the test says so, with a grace that no test could wait for."""
+
+    def __init__(self, engine: ServerEngine) -> None:
+        self._engine = engine
+        self._stop = anyio.Event()
+        self.ended = anyio.Event()
+
+    async def serve(self, *, task_status: Any) -> None:
+        settings: dict[str, Any] = {"port": 0, "allowed_hosts": ["localhost:80"], "shutdown_grace_seconds": 3600}
+        async with serving_http(self._engine, **settings) as listening:
+            task_status.started(HttpServed(self._engine, listening))
+            await self._stop.wait()
+        self.ended.set()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
 @both_loops
 @pytest.mark.spec("S5")
 def test_subscriptions_end_in_good_order_when_the_server_does_and_do_not_make_it_wait(backend: str) -> None:
     async def test() -> None:
         stage = Stage()
         engine = ServerEngine(stage.app)
-        ended = anyio.Event()
+        place = Place(engine)
         async with anyio.create_task_group() as group, engine.running():
-            stop = anyio.Event()
-            started: list[HttpServed] = []
-
-            async def serve() -> None:
-                async with serving_http(
-                    engine, port=0, allowed_hosts=["localhost:80"], shutdown_grace_seconds=3600
-                ) as listening:
-                    started.append(HttpServed(engine, listening))
-                    await stop.wait()
-                ended.set()
-
-            group.start_soon(serve)
-            while not started:
-                await anyio.lowlevel.checkpoint()
-            (server,) = started
+            server = await group.start(place.serve)
             task_id = await begin(server, stage, "only")
             async with listener(server, task_id) as one, listener(server, uris=[URI], request_id="2") as two:
-                stop.set()
+                place.stop()
                 for peer, request_id in ((one, 1), (two, "2")):
                     result = await peer.event()
                     assert result["id"] == request_id
                     assert result["result"]["_meta"][SUBSCRIPTION_ID] == request_id
                     assert await peer.ended() == b"0\r\n\r\n"
-            await ended.wait()
+            await place.ended.wait()
             assert (engine.streams_open, list(engine.protocol.open_exchanges)) == (0, [])
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S5")
+def test_one_of_two_places_that_an_engine_is_served_in_ends_without_the_listeners_of_the_other(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app) as server, listener(server, uris=[URI]) as stays:
+            place = Place(server.engine)
+            async with anyio.create_task_group() as group:
+                second = await group.start(place.serve)
+                async with listener(second, uris=[URI], request_id=2) as goes:
+                    place.stop()
+                    assert (await goes.event())["id"] == 2
+                    assert await goes.ended() == b"0\r\n\r\n"
+                await place.ended.wait()
+            async with listener(server, uris=[URI]) as comes:
+                server.engine.feed(ResourceUpdated(URI))
+                assert (await stays.event())["params"]["uri"] == URI
+                assert (await comes.event())["params"]["uri"] == URI
 
     run(backend, test)
 

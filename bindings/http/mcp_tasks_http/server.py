@@ -150,6 +150,11 @@ class HttpServerConnection:
         return self._state is _State.HEAD and not self._incoming.bytes_pending
 
     @property
+    def answering(self) -> int:
+        """The exchange whose answer is owed, streamed or not; 0 where there is none."""
+        return self._exchange if self._state is _State.ANSWER else 0
+
+    @property
     def open_stream(self) -> int:
         """The exchange whose answer is an event stream that goes on; 0 where there is none."""
         answer = self._answer

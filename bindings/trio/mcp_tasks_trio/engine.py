@@ -275,7 +275,7 @@ class ServerEngine:
             DeliverInput: execution.deliver_input,
             RefuseInput: execution.refuse_input,
             StopWork: execution.stop_work,
-            PublishChange: _nothing,  # nobody listens yet
+            PublishChange: _nothing,  # the core tells its own listeners; other processes ask the store for changes
             AskSource: own.ask_source,
             Report: _report,
         }
@@ -318,8 +318,9 @@ class ServerEngine:
     @property
     def busy(self) -> bool:
         """Whether a request is being answered, or work runs whose outcome a durable store is to hold, or such an
-        outcome is on its way there."""
-        if self._protocol.open_exchanges:
+        outcome is on its way there. Subscriptions do not count: they are no answer that anybody waits for."""
+        protocol = self._protocol
+        if len(protocol.open_exchanges) > protocol.open_subscriptions:
             return True
         return self._store.blocks and (self._execution.works_running > 0 or self._protocol.busy_tasks > 0)
 

@@ -20,6 +20,7 @@ from mcp_tasks_core.server.events import (
     ServerEvent,
     StreamBlocked,
     StreamClosed,
+    StreamEnding,
     StreamUnblocked,
 )
 from mcp_tasks_http import (
@@ -77,6 +78,7 @@ class HttpLink:
         "_now_ms",
         "_owner",
         "_paused",
+        "_shutting_down",
         "_untold",
         "_wire",
         "_writing_ended",
@@ -96,6 +98,7 @@ class HttpLink:
         self._now_ms = 0
         self._paused = False
         self._writing_ended = False
+        self._shutting_down = False
         self._gone = False
         self.alarm: Alarm | None = None
         listener.clock.watch(self)
@@ -153,9 +156,12 @@ class HttpLink:
         return self._connection.idle
 
     def shut_down(self) -> None:
-        """Serve nothing more: end now if nothing is owed, otherwise after the answer."""
+        """Serve nothing more: end now if nothing is owed, otherwise after the answer, which a subscription gets now."""
         if not self._gone:
+            self._shutting_down = True
             self._carry_on(self._connection.shut_down(), monotonic_ms())
+            if self._connection.answering:
+                self._engine.feed(StreamEnding(StreamId(self._connection.answering)))
 
     def abort(self) -> None:
         self._wire.abort()
@@ -234,6 +240,8 @@ class HttpLink:
                     stream_id = StreamId(event.exchange)
                     self._engine.open_stream(self, stream_id)
                     yield MessageReceived(stream_id, event.payload, self._owner, event.headers, True)
+                    if self._shutting_down:
+                        yield StreamEnding(stream_id)
                 elif type(event) is HeadReceived:
                     self._ask_owner(event.exchange, event.head, now_ms)
                 elif type(event) is ExchangeCancelled:

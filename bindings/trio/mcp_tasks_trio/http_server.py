@@ -209,12 +209,11 @@ class HttpListener:
             self._task_group.cancel_scope.cancel()
 
     async def _shut_down(self, grace_seconds: float) -> None:
-        """Accept nothing more; end the engine's subscriptions; answer what was asked within the grace; then cancel it.
+        """Accept nothing more; end subscriptions; answer what was asked within the grace; then cancel it.
 
         Tasks are left alone.
         """
         self._listeners.stop_accepting()
-        self.engine.begin_shutdown()
         for link in tuple(self._links):
             link.shut_down()
         with anyio.move_on_after(grace_seconds):

@@ -38,7 +38,8 @@ def checked_wait(seconds: float) -> float:
 def still_busy(seconds: float, busy: StoreBusy | None) -> StoreBusy:
     """What is said when all of the wait is over."""
     why = "it did not answer" if busy is None else str(busy)
-    return StoreBusy(f"the server did not start, for it waited {round(seconds, 1):g} s for its task store in vain: {why}")
+    waited_s = round(seconds, 1)
+    return StoreBusy(f"the server did not start, for it waited {waited_s:g} s for its task store in vain: {why}")
 
 
 class ToldOnce:
