@@ -6,12 +6,14 @@ import base64
 import signal
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcp_tasks_core.limits import Limits
 from mcp_tasks_sqlite import SqliteTaskStore
 from mcp_tasks_trio.served_store import default_file, state_folder
 
@@ -32,6 +34,29 @@ def test_a_task_outlives_the_process_that_made_it_in_the_file_that_was_named(
     second = start_server("sample_app:app", "--store", str(file))
     assert second.state(task_id) == ended
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.spec("I3")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_runs_at_the_end_of_input_is_settled_by_the_next_server_without_a_wait(
+    start_server: Callable[..., Any], tmp_path: Path, backend: str
+) -> None:
+    options = ("sample_app:app", "--store", str(tmp_path / "tasks.db"), "--backend", backend)
+    first = start_server(*options)
+    running = [first.tool(tool)["taskId"] for tool in ("work", "work_in_a_thread", "ask_two")]
+    finished = first.tool("finish")["taskId"]
+    first.ended_state(finished)
+    first.close_input()
+    assert first.wait() == 0
+    begun = time.monotonic()
+    second = start_server(*options)
+    for task_id in running:
+        ended = second.ended_state(task_id)
+        assert (ended["status"], ended["error"]["code"]) == ("failed", -32603)
+        assert ended["error"]["data"] == {"reason": "worker_lost"}
+    assert second.state(finished)["status"] == "completed"
+    # A lease that nobody ended would have run on for twice as long.
+    assert time.monotonic() - begun < Limits().lease_ms / 2000
 
 
 def test_an_application_that_was_given_no_store_has_a_file_of_its_own_in_the_state_folder(
