@@ -223,6 +223,8 @@ JUNK = [
     b"\xed\xa0\x80",
     b"\x00",
     b'{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}',
+    b'{"jsonrpc":"2.0","id":1,"result":{"x":"\xff"}}',
+    b'{"jsonrpc":"2.0","id":1,"result":{"x":"\xc0\xaf"}}',
     b'{"jsonrpc":"2.0","id":1,"id":1,"result":{}}',
     b"[" * 100_000,
 ]

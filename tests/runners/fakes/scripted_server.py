@@ -98,7 +98,7 @@ def call(request: dict[str, Any]) -> None:
         case "refused":
             send(text(request, "no such city", isError=True))
         case "banner":
-            OUT.write(b"Starting up...\n\n   \n\x1b[32mready\x1b[0m\n42\n{}\n[1]\n\xff\xfe\n")
+            OUT.write(b"Starting up...\n\n   \n\x1b[32mready\x1b[0m\n42\n{}\n[1]\n\xff\xfe\n\x00\n\xed\xa0\x80\n")
             send(text(request, "after the banner"))
         case "only_junk":
             OUT.write(b"2026-07-28 10:00:00 INFO still alive\n" * 5_000)
