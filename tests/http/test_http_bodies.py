@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from mcp_tasks_http import HttpLimits
@@ -62,6 +64,36 @@ def test_a_body_without_end_is_refused_as_soon_as_it_passes_the_limit():
     connection.receive_data(b"x", 0)
     assert connection.data_to_send().startswith(b"HTTP/1.1 413 ")
     assert connection.closing
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (head(f"Content-Length: {2**16}"), b"x"),
+        (head(f"Content-Length: {2**16}"), b"x" * 16_000),
+        (head(CHUNKED) + b"40000000\r\n", b"x" * 1_000),
+        (head(CHUNKED) + b"40000000\r\n", b"x" * 16_000),
+        (head(CHUNKED), b"1\r\nx\r\n"),
+        (head("Content-Length: 10") + b"x" * 10, b"x" * 16_000),
+    ],
+    ids=["a byte at a time", "all at once", "one endless chunk", "in large reads", "chunks of a byte", "behind it"],
+)
+def test_a_body_takes_no_more_memory_than_its_limit_whatever_it_claims(start, piece):
+    limit = 2**16
+    limits = HttpLimits(body_bytes_max=limit, chunk_framing_bytes_max=2**30, read_ahead_bytes_max=limit // 4)
+    connection = server(limits).connect(0)
+    connection.receive_data(start, 0)
+    tracemalloc.start()
+    try:
+        for _ in range(4 * limit // len(piece) if len(piece) > 1 else limit - 1):
+            if not connection.should_read:
+                break
+            connection.receive_data(piece, 0)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.5 * limit
+    assert peak < 2.5 * limit
 
 
 TOO_MUCH_FRAMING = {
