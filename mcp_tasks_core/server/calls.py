@@ -291,7 +291,7 @@ class Calls:
             if given_up and (isinstance(answer, TaskStored) or (isinstance(answer, StoreFailed) and answer.uncertain)):
                 self._work.settle(record.task_id, Raised(faults.STORE_UNAVAILABLE))
 
-        answer = yield self._storing.store(row, late)
+        answer = yield self._storing.create(row, late)
         if isinstance(answer, StoreConflicted):
             raise self._id_taken(record.task_id)
         if isinstance(answer, StoreFailed) and not answer.uncertain:
@@ -306,7 +306,11 @@ class Calls:
         self, row: StoredTask, record: TaskRecord, answer: TaskStored | StoreFailed | Expired
     ) -> Step[TaskState]:
         try:
-            loaded = yield from self._storing.load(row.task_id)
+            found = answer.found if isinstance(answer, TaskStored) else None
+            if found is None or found.task_id != row.task_id:
+                loaded = yield from self._storing.load(row.task_id)
+            else:
+                loaded = found, self._storing.state_of(found)
         except Refusal:
             self._work.settle(row.task_id, Raised(faults.STORE_UNAVAILABLE))
             raise

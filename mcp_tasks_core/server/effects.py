@@ -68,10 +68,15 @@ class StoreTask:
     """Write a row: ``create`` where its revision is 1, else ``swap``.
 
     Answered by ``TaskStored``, ``StoreConflicted`` or ``StoreFailed``.
+
+    Args:
+        read_back: a read of the same row is wanted next. A runner that can do both in one go may put what it read into
+            its answer, and is not asked again.
     """
 
     ticket: Ticket
     row: StoredTask
+    read_back: bool = False
 
 
 @attrs.frozen(slots=True)

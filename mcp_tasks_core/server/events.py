@@ -101,9 +101,14 @@ class TaskLoaded:
 
 @attrs.frozen(slots=True)
 class TaskStored:
-    """Answers ``StoreTask``: the row is durable."""
+    """Answers ``StoreTask``: the row is durable.
+
+    Args:
+        found: what a read found after that, where it was wanted and made; ``None`` where it is yet to be made.
+    """
 
     ticket: Ticket
+    found: StoredTask | None = None
 
 
 @attrs.frozen(slots=True)

@@ -54,9 +54,39 @@ class TaskStates:
     def __init__(self, config: ServerConfig, codec: JsonCodec) -> None:
         self._codec = codec
         self._limits = config.limits
+        self._executor = config.executor if config.tasks else None
         meta = None if config.server_info is None else {META_SERVER_INFO: config.server_info}
         self._end = b"}" if meta is None else b',"_meta":' + codec.encode(meta) + b"}"
         self._kept: dict[TaskId, TaskState] = {}
+        self._recent: dict[TaskId, tuple[int, StoredTask]] = {}
+
+    def note(self, row: StoredTask, now_ms: int) -> None:
+        """This process has stored the row just now, or read it right after.
+
+        Args:
+            now_ms: monotonic, as are the other moments here.
+        """
+        self._recent.pop(row.task_id, None)
+        if row.executor is None or row.executor != self._executor:
+            return  # others will change it, or nobody
+        self._recent[row.task_id] = (now_ms, row)
+        if len(self._recent) > self._limits.cached_states_max:
+            del self._recent[next(iter(self._recent))]
+
+    def recent(self, task_id: TaskId, now_ms: int) -> StoredTask | None:
+        """The row that a task whose work runs here most likely has still: a change may start from it, since the swap
+        finds out.
+
+        ``None`` where it is older than a lease. Within that time nothing can have come of the task by which another
+        one could stand under its id with the same revision: only tasks that have ended are ever deleted, and this one
+        had not.
+        """
+        if self._executor is None:
+            return None
+        noted = self._recent.pop(task_id, None)
+        if noted is None or now_ms - noted[0] > self._limits.lease_ms:
+            return None
+        return noted[1]
 
     def of(self, row: StoredTask) -> TaskState:
         """The state in a row.
@@ -85,6 +115,7 @@ class TaskStates:
 
     def forget(self, task_id: TaskId) -> None:
         self._kept.pop(task_id, None)
+        self._recent.pop(task_id, None)
 
     def body(self, state: TaskState) -> bytes:
         return state.body(self._codec, self._end)

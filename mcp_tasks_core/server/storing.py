@@ -133,6 +133,9 @@ class Storing:
     def change(self, task_id: TaskId, decide: Callable[[TaskRecord], TaskRecord]) -> Step[Change | None]:
         """Apply a pure change to the newest state; ``None`` when there is no such task.
 
+        A change to work that runs here starts from the state that this process stored last: the swap fails where
+        another writer was there since. But only what was read says that there is nothing to change.
+
         ``decide`` runs anew on what is read after a conflict or an uncertain outcome, so a change that was made
         after all is found to be made. Whatever it raises ends the change.
 
@@ -141,14 +144,24 @@ class Storing:
             Unstorable: the changed record cannot be stored.
         """
         unsure = False
+        guess = self._machine.states.recent(task_id, self._machine.now.monotonic_ms)
         for _ in range(self._machine.limits.swap_attempts_max):
-            loaded = yield from self.load(task_id)
-            if loaded is None:
+            guessed, row = guess is not None, guess
+            if row is None:
+                row = yield from self.load_row(task_id)
+            if row is None:
                 return None
-            row, state = loaded
-            before = state.record
-            after = decide(before)
+            guess = None
+            before = self.state_of(row).record
+            try:
+                after = decide(before)
+            except Exception:
+                if guessed:
+                    continue  # nothing is refused by what may not be so any longer
+                raise
             if after is before:
+                if guessed:
+                    continue
                 if unsure:
                     # An earlier attempt may have been made all the same: whoever watches has not heard of it.
                     self.stored(row, after)
@@ -170,9 +183,14 @@ class Storing:
         self._machine.report(Severity.ERROR, f"task {task_id} was changed by others at every attempt")
         raise Refusal(faults.STORE_UNAVAILABLE)
 
-    def store(self, row: StoredTask, late: Callable[[StoreAnswer], None] | None = None) -> Need:
-        """The need to store a row; ``late`` gets the answer that comes after nobody waits for it any longer."""
-        return Need(lambda ticket: StoreTask(ticket, row), STORE_ANSWERS, self._wait_ms, late)
+    def store(self, row: StoredTask) -> Need:
+        """The need to store a row."""
+        return Need(lambda ticket: StoreTask(ticket, row), STORE_ANSWERS, self._wait_ms)
+
+    def create(self, row: StoredTask, late: Callable[[StoreAnswer], None]) -> Need:
+        """The need to store a new row, to be read next; ``late`` gets the answer that comes after nobody waits for it
+        any longer."""
+        return Need(lambda ticket: StoreTask(ticket, row, True), STORE_ANSWERS, self._wait_ms, late)
 
     def was_stored(self, row: StoredTask) -> Step[bool]:
         """Whether a write with an uncertain outcome was made: the store then holds the very row.
@@ -186,6 +204,7 @@ class Storing:
     def stored(self, row: StoredTask, record: TaskRecord) -> None:
         """What follows every stored state: ``row`` is the one that holds it."""
         self._note_due(due_at_ms(record, self._machine.limits))
+        self._machine.states.note(row, self._machine.now.monotonic_ms)
         self._machine.emit(PublishChange(row.task_id))
         self.note_state(row)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TypeAlias, cast
 
-from mcp_tasks_core.identifiers import Ticket
+from mcp_tasks_core.identifiers import TaskId, Ticket
 from mcp_tasks_core.server.effects import (
     DeleteTask,
     HoldLease,
@@ -27,7 +27,14 @@ from mcp_tasks_core.server.events import (
     TaskLoaded,
     TaskStored,
 )
-from mcp_tasks_core.store import CapacityExceeded, SharedTaskStore, StoreError, StoreUncertain, TaskStore
+from mcp_tasks_core.store import (
+    CapacityExceeded,
+    SharedTaskStore,
+    StoredTask,
+    StoreError,
+    StoreUncertain,
+    TaskStore,
+)
 from mcp_tasks_trio.process_lease import ProcessLease
 
 StoreEffect: TypeAlias = LoadTask | StoreTask | ListDue | DeleteTask | HoldLease | ListOrphans | ListChanges
@@ -66,7 +73,9 @@ def _answer(store: TaskStore, lease: ProcessLease | None, effect: StoreEffect) -
         case StoreTask():
             row = effect.row
             kept = store.create(row) if row.revision == 1 else store.swap(row)
-            return TaskStored(ticket) if kept else StoreConflicted(ticket)
+            if not kept:
+                return StoreConflicted(ticket)
+            return TaskStored(ticket, _read_back(store, row.task_id) if effect.read_back else None)
         case ListDue():
             return DueListed(ticket, store.list_due(effect.until_ms, effect.limit))
         case DeleteTask():
@@ -77,6 +86,14 @@ def _answer(store: TaskStore, lease: ProcessLease | None, effect: StoreEffect) -
             assert shared is not None, "only a process on a shared store names an executor"
             assert lease is not None, "only a process on a shared store names an executor"
             return _answer_of_shared(shared, lease, effect)
+
+
+def _read_back(store: TaskStore, task_id: TaskId) -> StoredTask | None:
+    """What a read finds; ``None`` where it fails, which says nothing of the write: it is asked for again."""
+    try:
+        return store.load(task_id)
+    except StoreError:
+        return None
 
 
 def _answer_of_shared(
