@@ -250,6 +250,11 @@ OF_TASKS: dict[str, Breach] = {
     "tasks/cancel does not look at declarations": finds(
         "undeclared-methods-are-refused", there=declares(lambda call: call.method == "tasks/cancel")
     ),
+    "tasks/* without the extension get the code of an old draft": finds(
+        "undeclared-methods-are-refused",
+        "error-codes-are-not-legacy",
+        back=recode(-32021, -32003, lambda call: call.method.startswith("tasks/")),
+    ),
     "tasks/get of an unknown id gets another code": finds(
         "get-of-unknown-task", back=recode(-32602, -32603, is_unknown("tasks/get"))
     ),
