@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from mcp_tasks_core.access import Owner
+from mcp_tasks_core.access import AccessRule, Owner
 from mcp_tasks_core.identifiers import RequestId, StreamId
 from mcp_tasks_core.testing.listening import BrokenSubscription, Listening
 from stateful.proving import prove
-from stateful.subscription_tasks import Moment
+from stateful.subscription_tasks import PREFIX, SHOWN_TO, Moment
 
 if TYPE_CHECKING:
     from stateful.subscription_server import Server
@@ -52,8 +52,10 @@ class Listen:
         self.opened_ms = self.world.now_ms
         self.acked = self.acked_ms = 0
         self.left = False
+        self.ending = False  # its transport or its server is about to end
         self.last: dict[str, int] = {}
         self.due: set[str] = set()
+        self.undecided: set[str] = set()
 
     @property
     def key(self) -> tuple[int, str]:
@@ -69,7 +71,8 @@ class Listen:
 
     @property
     def agreed_ids(self) -> list[str]:
-        return (self.judge.agreed or {}).get("taskIds", [])
+        ids: list[str] = (self.judge.agreed or {}).get("taskIds", [])
+        return ids
 
     @property
     def has_base(self) -> bool:
@@ -137,6 +140,9 @@ class Listen:
 
     def _judge_state(self, state: dict[str, Any]) -> None:
         task_id, owner = state["taskId"], self.stream.owner
+        shown_to = state.pop(SHOWN_TO, None)
+        wanted = owner.subject if task_id.startswith(PREFIX) else None
+        prove(shown_to == wanted, "A1", f"{owner} sees what is shown to {shown_to}: {state}")
         moments, after = self._moments(task_id), self.last.get(task_id, -1)
         later = range(after + 1, len(moments))
         index = next((i for i in later if moments[i].state == state), None)
@@ -169,7 +175,11 @@ class Listen:
             prove(trouble, "S11", f"{error} for {self.judge.asked}, which can be served")
 
     def _judge_end(self) -> None:
-        if self.server.shutting_down or self._age_ms >= self.world.limits.subscription_duration_ms:
+        if self.ending or self.server.shutting_down or self._age_ms >= self.world.limits.subscription_duration_ms:
+            prove(not self.due, "S5", f"the end came before {self.due}")
+            for task_id in self.agreed_ids:
+                told = task_id in self.last or self._over_since(task_id) is not None
+                prove(told, "S5", f"the end came before the first state of {task_id}")
             return
         prove(not self.has_base, "S5", f"{self.judge.agreed} was ended, and nothing was the matter")
         self._judge_missed()
@@ -185,10 +195,11 @@ class Listen:
     def _judge_abnormal(self) -> None:
         stream, world = self.stream, self.world
         slow = stream.told_ms is not None and world.now_ms - stream.told_ms >= world.limits.slow_reader_ms
-        forbidden = not self.server.is_quiet or world.rights.ever_changed(stream.owner)
+        owners = [moments[-1].owner for task_id in self.agreed_ids if (moments := self._moments(task_id))]
+        taken_anew = any(not world.rights.might_ever(stream.owner, owner) for owner in owners)
+        undecided = world.rights.rule is AccessRule.ASK and not self.server.is_quiet and bool(owners)
+        forbidden = taken_anew or undecided or world.rights.ever_changed(stream.owner)
         prove(slow or forbidden, "S5", "a subscription was dropped, and nothing was the matter")
-        if not slow:
-            prove(bool(self.agreed_ids) and world.rights.rule.value == "ask", "S5", "dropped without tasks")
         prove(self.judge.agreed is not None or stream.own, "S1", "a cancellation before the acknowledgement")
         world.counts["dropped as slow" if slow else "dropped as forbidden"] += 1
 
@@ -221,7 +232,8 @@ class Listen:
         for task_id in self.agreed_ids:
             moments, last = self._moments(task_id), self.last.get(task_id, -1)
             gone = next((i for i in range(last + 1, len(moments)) if moments[i].state is None), last + 1)
-            if gone > last + 1 and not (last >= 0 and moments[last].ended):
+            taken_anew = any(m.state is not None for m in moments[gone:])
+            if gone > last + 1 and not taken_anew and not (last >= 0 and moments[last].ended):
                 end = moments[gone - 1]
                 known = end.ended and end.known_to == self.server.name and end.count > self.acked
                 prove(not known, "S8", f"the end of {task_id} was known, and not told: {end.state}")
@@ -240,6 +252,8 @@ class Listen:
             prove(now_ms < since_ms + limits.slow_reader_ms, "S11", "a slow reader is waited for too long")
         elif not self.stream.blocked and not self.server.paces(self.stream):
             self._check_told(watching)
+        lost = self.server.is_quiet and self.undecided & {t for t in watching if not self._newest_ended(t)}
+        prove(not lost, "A1", f"{self.stream.owner} still listens to {lost}, and nobody said that it may")
         taken_ms = world.rights.taken_ms.get(self.stream.owner)
         if taken_ms is not None and watching and not all(self._newest_ended(task_id) for task_id in watching):
             prove(not self._repaired(taken_ms, strictly=True), "A1", f"{self.stream.owner} still listens to {watching}")
@@ -251,7 +265,8 @@ class Listen:
     def _check_told(self, watching: list[str]) -> None:
         prove(not self.due, "S8", f"nobody told of {self.due}")
         self._judge_missed()
-        prove(not self.server.shutting_down, "S5", "open though the server is about to end")
+        about_to_end = self.ending or self.server.shutting_down
+        prove(not about_to_end, "S5", "open though the stream or the server is about to end")
         prove(self._age_ms < self.world.limits.subscription_duration_ms, "S11", "it has lasted too long")
         for task_id in watching:
             moments, last = self._moments(task_id), self.last.get(task_id, -1)
@@ -260,7 +275,8 @@ class Listen:
                 newest = moments[-1]
                 own = newest.known_to == self.server.name
                 late = self._repaired(moments[last].until_ms or 0)
-                prove(not own and not late, "S8", f"{task_id} is {newest.state}, and nobody told")
+                hinted = self.server.is_quiet and self.server.hinted.get(task_id, 0) >= (moments[last].until or 0)
+                prove(not own and not late and not hinted, "S8", f"{task_id} is {newest.state}, and nobody told")
         if not watching and not self.has_base:
             over_ms = max((self._over_since(task_id) or 0 for task_id in self.agreed_ids), default=0)
             prove(not self._repaired(over_ms), "D20", f"{self.judge.agreed}: nothing is left, and no end")

@@ -43,7 +43,9 @@ from mcp_tasks_core.server.events import (
     StoreFailed,
     StreamBlocked,
     StreamClosed,
+    StreamEnding,
     StreamUnblocked,
+    TaskChanged,
     TaskDeleted,
     TaskLoaded,
     TaskStored,
@@ -84,6 +86,7 @@ class Server:
         self.prompt = True
         self.quiet_ms: int | None = world.now_ms
         self.shutting_down = False
+        self.hinted: dict[str, int] = {}
         self._requests: set[tuple[int, str]] = set()
         self._busy = False
         self._waits_until_ms = -1
@@ -137,10 +140,27 @@ class Server:
         except Exception as problem:
             raise AssertionError(f"DESIGN 3: {event!r} made handle raise {problem!r}") from problem
         self.log.append((event, self.now, effects))
+        self._note_hints(event)
         for effect in effects:
             self._take(effect)
         self._check_shape()
         self._tell_of_blocked()
+
+    def _note_hints(self, event: ServerEvent) -> None:
+        """What the core was told of is looked at at once, unless the store then fails."""
+        count, limits = self.world.timelines.count, self.world.limits
+        match event:
+            case TaskChanged(task_id=task_id):
+                self.hinted[task_id] = count
+            case ChangesListed(task_ids=task_ids):
+                self.hinted.update(dict.fromkeys(task_ids, count))
+            case StoreFailed() | SourceAnswered(kind=SourceAnswerKind.FAILED):
+                self.hinted.clear()
+            case Ticked():
+                if any(p.issued_ms + limits.answer_wait_ms <= self.world.now_ms for p in self.pending.values()):
+                    self.hinted.clear()
+            case _:
+                pass
 
     def _tell_of_blocked(self) -> None:
         """As a runner does: once more when something was added to what a reader does not take."""
@@ -313,6 +333,11 @@ class Server:
                 listen.due.add(subject)
         self.feed(event)
 
+    def end_stream(self, stream: Stream) -> None:
+        for listen in self.listens_on(stream):
+            listen.ending = True
+        self.feed(StreamEnding(stream.id))
+
     def shut_down(self) -> None:
         self.shutting_down = True
         self.feed(ShutdownBegan())
@@ -387,12 +412,24 @@ class Server:
         pending = self.pending.pop(ticket)
         if pick.number(0, 1):
             self.do(pending)
+        if isinstance(pending.effect, Authorize):
+            self._note_undecided(pending.effect)
         if isinstance(pending.effect, Authorize) or pick.number(0, 2) == 0:
+            self.hinted.clear()
             self._waits_until_ms = self.world.now_ms + self.world.limits.answer_wait_ms
         elif isinstance(pending.effect, AskSource):
             self.feed(SourceAnswered(ticket=ticket, kind=SourceAnswerKind.FAILED, reason="engine trouble"))
         else:
             self.feed(StoreFailed(ticket, "disk trouble", uncertain=pending.done))
+
+    def _note_undecided(self, ask: Authorize) -> None:
+        """Nobody ever says whether a caller may still see a task: where one listener alone can be meant, it is lost."""
+        mine = [x for x in self.open_listens if x.stream.owner == ask.caller and ask.task_id in x.task_ids]
+        others = any(
+            key[0] in self.streams and self.streams[StreamId(key[0])].owner == ask.caller for key in self._requests
+        )
+        if len(mine) == 1 and not others and ask.task_id in mine[0].agreed_ids:
+            mine[0].undecided.add(ask.task_id)
 
     # --- in the end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from stateful.store_ledger import ENDED, LedgerStore, Version
 
 BASE_MS: Final = 1_785_232_800_000
 PREFIX: Final = "engine-"
+SHOWN_TO: Final = "shownTo"
+"""A member of the engine's states, which it makes for each caller."""
 
 
 @attrs.define(eq=False)
@@ -81,6 +84,10 @@ class TimedLedger(LedgerStore):
         return self._noted(row, writer, super().create(row, writer))
 
     def swap(self, row: StoredTask, writer: str) -> bool:
+        """Never over a later task with the same id: only a hand that deletes and claims at once brings that about."""
+        life = self.current(row.task_id)
+        if life is not None and life.last.state["created"] != json.loads(row.payload)["created"]:
+            return False
         return self._noted(row, writer, super().swap(row, writer))
 
     def _noted(self, row: StoredTask, writer: str, done: bool) -> bool:
@@ -159,7 +166,9 @@ class Engine:
         if now is None:
             return SourceAnswered(ticket=ask.ticket, kind=SourceAnswerKind.UNKNOWN)
         assert ask.operation is SourceOperation.READ
-        return SourceAnswered(ticket=ask.ticket, kind=SourceAnswerKind.STATE, owner=now.owner, state=now.state)
+        assert now.state is not None
+        state = {**now.state, SHOWN_TO: ask.caller.subject}
+        return SourceAnswered(ticket=ask.ticket, kind=SourceAnswerKind.STATE, owner=now.owner, state=state)
 
 
 class Rights:

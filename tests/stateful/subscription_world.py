@@ -15,6 +15,7 @@ from mcp_tasks_core.lifecycle import Advance, Answer, Cancel, Complete, RequestC
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.records import decode_record, row_of
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
+from mcp_tasks_core.server.effects import AskSource, Authorize, LoadTask
 from mcp_tasks_core.server.events import (
     Deferral,
     InputNeeded,
@@ -31,6 +32,7 @@ from stateful.picking import Pick
 from stateful.proving import prove
 from stateful.server_peer import AUDITOR, OWNERS
 from stateful.server_questions import ANSWERS, ENDS, QUESTIONS, fits
+from stateful.store_ledger import ENDED
 from stateful.subscription_listen import LISTS, Listen, Stream
 from stateful.subscription_server import Server
 from stateful.subscription_tasks import BASE_MS, PREFIX, Engine, Rights, TimedLedger, Timelines
@@ -115,12 +117,12 @@ class SubscriptionWorld:
             return
         self._promptly(server, lambda: self._call(server, owner, pick))
 
-    def _call(self, server: Server, owner: Owner, pick: Pick) -> None:
+    def _call(self, server: Server, owner: Owner, pick: Pick, *, claims: bool | None = None) -> None:
         before = len(server.calls)
         server.request(owner, "tools/call", name="work", arguments={})
         if len(server.calls) == before:
             return
-        claims = pick.number(0, 4) == 0
+        claims = pick.number(0, 3) == 0 if claims is None else claims
         self._entropy += 1
         entropy = hashlib.sha256(b"entropy %d" % self._entropy).digest()
         deferred = ToolDeferred(
@@ -188,6 +190,7 @@ class SubscriptionWorld:
         row = self.ledger.load(TaskId(task_id))
         assert row is not None
         record = decode_record(row.payload)
+        self.ledger.loses_hints = pick.of([True, False])
         inputs: list[TaskInput] = [
             Advance(f"elsewhere {pick.number(0, 9)}"),
             Answer({k: pick.of([x for x in ANSWERS if fits(e.request, x)]) for k, e in record.outstanding.items()}),
@@ -196,11 +199,17 @@ class SubscriptionWorld:
             RequestCancel(),
             Retime(pick.of([3_000, 20_000]), 50),
         ]
-        changed = apply(record, pick.of(inputs), BASE_MS + self.now_ms)
+        self._change(task_id, pick.of(inputs))
+        self.ledger.loses_hints = False
+
+    def _change(self, task_id: str, task_input: TaskInput) -> None:
+        row = self.ledger.load(TaskId(task_id))
+        if row is None or row.status in ENDED:
+            return
+        record = decode_record(row.payload)
+        changed = apply(record, task_input, BASE_MS + self.now_ms)
         if changed is not record:
-            self.ledger.loses_hints = pick.of([True, False])
             self.ledger.swap(row_of(changed, Revision(row.revision + 1), self.limits), "elsewhere")
-            self.ledger.loses_hints = False
 
     def engine_goes_on(self, pick: Pick) -> None:
         """Something happens to a task of the engine; it may tell."""
@@ -211,11 +220,50 @@ class SubscriptionWorld:
             if pick.number(0, 2):
                 pick.of(self.servers).feed(TaskChanged(TaskId(task_id)))
 
+    def overtake(self, pick: Pick) -> None:
+        """While the answer of a look is on its way, the task changes: here, or elsewhere with one more hint."""
+        server = pick.of(self.servers)
+        watched = {task_id for listen in server.open_listens for task_id in listen.agreed_ids}
+        live = [task_id for task_id in self.timelines.live() if task_id in watched and not task_id.startswith(PREFIX)]
+        if not live:
+            return
+        task_id, prompt = TaskId(pick.of(live)), server.prompt
+        server.become(prompt=False)
+        server.feed(TaskChanged(task_id))
+        for pending in server.pending.values():
+            server.do(pending)
+        self.now_ms += 1
+        if task_id in server.live and pick.number(0, 1):
+            question = InputNeeded(task_id, InputKey(f"at {self.now_ms}"), QUESTIONS[0])
+            self._promptly(server, lambda: server.feed(question))
+        else:
+            self._change(task_id, Advance(f"overtaken {self.now_ms}"))
+            server.feed(TaskChanged(task_id))
+        server.become(prompt=prompt)
+
     def purge(self, pick: Pick) -> None:
-        """An operator deletes a row by hand."""
+        """An operator deletes a row by hand; another task may take its id."""
         rows = [life.last.row.task_id for life in self.ledger.all_current()]
-        if rows and pick.number(0, 1):
+        claimed = TaskId("claim-1") in rows
+        if claimed and pick.number(0, 1):
+            self.ledger.purge(TaskId("claim-1"))
+            self.live(1)
+            server, owner = pick.of(self.servers), pick.of([ALICE, BOB])
+            self._promptly(server, lambda: self._call(server, owner, pick, claims=True))
+        elif rows and pick.number(0, 1):
             self.ledger.purge(pick.of(rows))
+
+    def bustle(self, pick: Pick) -> None:
+        """A task changes all the time, and every server is told."""
+        task_id = self._live(pick, PREFIX)
+        for _ in range(pick.number(3, 7)):
+            if task_id is None or task_id not in self.timelines.live():
+                return
+            self.live(pick.of([400, 900]))
+            self._change(task_id, Advance(f"bustle {self.now_ms}"))
+            for server in self.servers:
+                server.feed(TaskChanged(TaskId(task_id)))
+            self.settle()
 
     def hint(self, pick: Pick) -> None:
         """A hint comes: true or not, once more, late, or about nothing. Then a prompt server has told the newest."""
@@ -349,13 +397,32 @@ class SubscriptionWorld:
 
     def right(self, pick: Pick) -> None:
         """A right is taken, or given back."""
-        if self.rights.rule is AccessRule.ASK:
+        if self.rights.rule is AccessRule.ASK and pick.number(0, 1):
             self.rights.turn(pick.of([AUDITOR, AUDITOR, ALICE]))
+        elif self.rights.rule is AccessRule.ASK:
+            self._silence(pick)
+
+    def _silence(self, pick: Pick) -> None:
+        """Nobody says whether a listener may still see its task."""
+        server = pick.of(self.servers)
+        prompt = server.prompt
+        server.become(prompt=False)
+        self.live(self.limits.reconcile_interval_ms)
+        for ticket in [t for t, p in server.pending.items() if isinstance(p.effect, LoadTask | AskSource)]:
+            server.answer(ticket)
+        asked = [ticket for ticket, p in server.pending.items() if isinstance(p.effect, Authorize)]
+        if asked:
+            server.fail(pick.of(asked), pick)
+        server.become(prompt=prompt)
 
     def shutdown(self, pick: Pick) -> None:
-        """Now and then a server is about to end."""
+        """A stream is about to end, or now and then a whole server."""
+        server = pick.of(self.servers)
+        streams = [stream for stream in server.streams.values() if server.listens_on(stream)]
         if pick.number(0, 29) == 0:
-            pick.of(self.servers).shut_down()
+            server.shut_down()
+        elif streams and pick.number(0, 1):
+            server.end_stream(pick.of(streams))
 
     # --- the store and the clock
 
@@ -463,6 +530,8 @@ STEPS: Final[dict[str, Callable[[SubscriptionWorld, Pick], None]]] = {
     "leave": SubscriptionWorld.leave,
     "right": SubscriptionWorld.right,
     "late": SubscriptionWorld.late,
+    "bustle": SubscriptionWorld.bustle,
+    "overtake": SubscriptionWorld.overtake,
     "purge": SubscriptionWorld.purge,
     "shutdown": SubscriptionWorld.shutdown,
 }

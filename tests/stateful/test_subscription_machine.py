@@ -111,6 +111,14 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self._step("leave", data)
 
     @rule(data=st.data())
+    def a_task_changes_all_the_time(self, data: Any) -> None:
+        self._step("bustle", data)
+
+    @rule(data=st.data())
+    def a_change_overtakes_a_look(self, data: Any) -> None:
+        self._step("overtake", data)
+
+    @rule(data=st.data())
     def a_right_is_taken_or_given(self, data: Any) -> None:
         self._step("right", data)
 
