@@ -27,28 +27,20 @@ from mcp_tasks_core.server.effects import (
     StoreTask,
 )
 from mcp_tasks_core.server.events import (
-    AccessDecided,
     ChangesListed,
-    DueListed,
-    LeaseHeld,
     ListChanged,
     MessageReceived,
-    OrphansListed,
     ResourceUpdated,
     ServerEvent,
     ShutdownBegan,
     SourceAnswered,
     SourceAnswerKind,
-    StoreConflicted,
     StoreFailed,
     StreamBlocked,
     StreamClosed,
     StreamEnding,
     StreamUnblocked,
     TaskChanged,
-    TaskDeleted,
-    TaskLoaded,
-    TaskStored,
     Ticked,
 )
 from mcp_tasks_core.server.protocol import ServerProtocol
@@ -56,11 +48,12 @@ from mcp_tasks_core.testing.messages import as_bytes, request_message, request_m
 from stateful.picking import Pick
 from stateful.proving import prove
 from stateful.server_core import Pending
+from stateful.subscription_answers import event_of, outcome_of
 from stateful.subscription_listen import Listen, Stream
 from stateful.subscription_tasks import BASE_MS, PREFIX
 
 if TYPE_CHECKING:
-    from stateful.subscription_world import SubscriptionWorld
+    from stateful.subscription_setting import SubscriptionSetting
 
 _TICKS_MAX = 10_000
 
@@ -71,7 +64,7 @@ class Server:
     ``quiet_ms`` is since when nothing that it asked is late, ``None`` while something may be.
     """
 
-    def __init__(self, name: str, world: SubscriptionWorld, config: ServerConfig) -> None:
+    def __init__(self, name: str, world: SubscriptionSetting, config: ServerConfig) -> None:
         self.name = name
         self.world = world
         self.config = config
@@ -90,6 +83,7 @@ class Server:
         self._requests: set[tuple[int, str]] = set()
         self._busy = False
         self._waits_until_ms = -1
+        self._overdue: set[Ticket] = set()
         self._written: set[StreamId] = set()
 
     @property
@@ -152,12 +146,15 @@ class Server:
         match event:
             case TaskChanged(task_id=task_id):
                 self.hinted[task_id] = count
-            case ChangesListed(task_ids=task_ids):
+            case ChangesListed(ticket=ticket, task_ids=task_ids) if ticket not in self._overdue:
                 self.hinted.update(dict.fromkeys(task_ids, count))
             case StoreFailed() | SourceAnswered(kind=SourceAnswerKind.FAILED):
                 self.hinted.clear()
             case Ticked():
-                if any(p.issued_ms + limits.answer_wait_ms <= self.world.now_ms for p in self.pending.values()):
+                since_ms = self.world.now_ms - limits.answer_wait_ms
+                overdue = {ticket for ticket, pending in self.pending.items() if pending.issued_ms <= since_ms}
+                self._overdue |= overdue
+                if overdue:
                     self.hinted.clear()
             case _:
                 pass
@@ -357,55 +354,15 @@ class Server:
 
     def do(self, pending: Pending) -> None:
         """Carry out what was asked; the answer may come later."""
-        if pending.done:
-            return
-        pending.done = True
-        ledger, effect = self.world.ledger, pending.effect
-        match effect:
-            case LoadTask():
-                pending.outcome = ledger.load(effect.task_id)
-            case StoreTask(row=row):
-                pending.outcome = (ledger.create if row.revision == 1 else ledger.swap)(row, self.name)
-            case ListDue():
-                pending.outcome = ledger.list_due(effect.until_ms, effect.limit)
-            case DeleteTask():
-                pending.outcome = ledger.delete(effect.task_id, effect.revision)
-            case HoldLease():
-                ledger.hold_lease(effect.executor, effect.until_ms)
-            case ListOrphans():
-                pending.outcome = ledger.list_orphans(effect.now_ms, effect.limit)
-            case ListChanges():
-                pending.outcome = ledger.list_changes(effect.after, effect.limit)
-            case Authorize():
-                pending.outcome = self.world.rights.allows(effect.caller, effect.owner, effect.access)
-            case AskSource():
-                pending.outcome = self.world.engine.answer(effect)
+        if not pending.done:
+            pending.done = True
+            pending.outcome = outcome_of(self.world, self.name, pending.effect)
 
     def answer(self, ticket: Ticket) -> None:
         """Do what was asked, if that is still to be done, and say how it went."""
         pending = self.pending.pop(ticket)
         self.do(pending)
-        outcome: Any = pending.outcome
-        match pending.effect:
-            case LoadTask():
-                event: ServerEvent = TaskLoaded(ticket, outcome)
-            case StoreTask():
-                event = TaskStored(ticket) if outcome else StoreConflicted(ticket)
-            case ListDue():
-                event = DueListed(ticket, outcome)
-            case DeleteTask():
-                event = TaskDeleted(ticket)
-            case HoldLease():
-                event = LeaseHeld(ticket)
-            case ListOrphans():
-                event = OrphansListed(ticket, outcome)
-            case ListChanges():
-                event = ChangesListed(ticket, *outcome)
-            case Authorize():
-                event = AccessDecided(ticket, outcome)
-            case _:
-                event = outcome
-        self.feed(event)
+        self.feed(event_of(pending.effect, pending.outcome))
 
     def fail(self, ticket: Ticket, pick: Pick) -> None:
         """What was asked fails, or was done all the same, or nobody ever hears of it."""
