@@ -387,11 +387,14 @@ def test_a_deadline_holds_while_a_person_thinks() -> None:
 
 
 @pytest.mark.spec("P9")
-def test_an_inline_call_has_a_limit_of_its_own_without_any_deadline() -> None:
+@pytest.mark.parametrize("policy", list(OnTimeout))
+def test_an_inline_call_has_a_limit_of_its_own_without_any_deadline(policy: OnTimeout) -> None:
     bench = ClientBench(ClientConfig(client_limits=ClientLimits(tool_timeout_ms=5_000)))
-    operation = call(bench)
+    operation = call(bench, on_timeout=policy)
     bench.pass_time(5_000)
     assert bench.outcome(operation) == TimedOut(method="tools/call")
+    bench.answer("tools/call", wire_handle())
+    assert len(bench.requests("tasks/cancel")) == (1 if policy is OnTimeout.CANCEL else 0)
 
 
 def test_there_is_nothing_to_detach_from_before_the_handle() -> None:

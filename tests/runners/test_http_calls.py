@@ -36,6 +36,8 @@ from runners.fakes.scripted_http import FakeRequest, fake_server
 from runners.http_peer import Doors, http_served
 from runners.served import both_loops, run
 
+PROMPTLY_SECONDS = 5  # far less than the quiet after which a server looks whether somebody is still there
+
 
 async def unexpected(request: FakeRequest) -> None:
     raise AssertionError(f"the client sent {request.method}, which nobody asked for")
@@ -111,7 +113,8 @@ def test_a_call_that_is_given_up_is_cancelled_at_the_server(backend: str, how: s
                     group.cancel_scope.cancel()
             else:
                 await _cancelled_task(backend, client.call_tool, doors)
-            await doors.cancelled.wait()
+            with anyio.fail_after(PROMPTLY_SECONDS):
+                await doors.cancelled.wait()
             await server.until(lambda: not server.engine.protocol.open_exchanges)
             assert (await client.list_tools())[0]["name"] == "wait"
 
