@@ -226,6 +226,8 @@ class WatchedTasks:
         """Those who may watch a task of this owner; the others are refused."""
         admitted: list[Subscription] = []
         for subscription in joining:
+            if subscription.ended:  # nobody waits for that decision, and others would wait for it
+                continue
             try:
                 allowed = yield from self._may_watch(subscription, watched, owner)
             except Refusal as refusal:
@@ -249,6 +251,8 @@ class WatchedTasks:
     def _recheck(self, watched: WatchedTask, owner: Owner) -> Step[None]:
         """Part with the listeners that may not see the task any longer. No decision is no permission."""
         for listener in list(watched.listeners):
+            if listener not in watched.listeners:  # it has left meanwhile
+                continue
             try:
                 allowed = yield from self._may_watch(listener, watched, owner)
             except Refusal:

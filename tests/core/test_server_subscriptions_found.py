@@ -9,7 +9,7 @@ from mcp_tasks_core.identifiers import Revision, StreamId, TaskId
 from mcp_tasks_core.lifecycle import Advance, Bury
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
-from mcp_tasks_core.server.effects import CutStream, LoadTask
+from mcp_tasks_core.server.effects import Authorize, CutStream, LoadTask
 from mcp_tasks_core.server.events import StreamBlocked, StreamUnblocked, TaskChanged
 from mcp_tasks_core.testing.faults import StoreFault
 from mcp_tasks_core.testing.harness import STREAM, Defer, ServerHarness
@@ -92,6 +92,22 @@ def test_a_right_that_was_taken_is_noticed_within_the_interval_however_often_the
     assert [effect.stream_id for effect in server.effects_of(CutStream)] == [OWN]
     seen = [state.get("statusMessage") for state in listening.states_of(task_id)]
     assert seen == [None, "step 0"]
+
+
+@pytest.mark.spec("S11")
+def test_nobody_is_asked_whether_one_who_has_left_may_listen() -> None:
+    """Each such question may take its time, and whoever else listens to the task would wait for all of them."""
+    server = bench(access=AccessRule.ASK)
+    task_id = create(server)
+    server.script(LoadTask, StoreFault.SLOW)
+    left = server.listen(task_id, stream=OWN, own_stream=True)
+    server.close_stream(OWN)
+    listening = server.listen(task_id)
+    before = len(server.effects_of(Authorize))
+    server.release()
+    assert listening.agreed == {"taskIds": [task_id]}
+    assert left.messages == []
+    assert len(server.effects_of(Authorize)) == before + 1
 
 
 @pytest.mark.spec("S8")
