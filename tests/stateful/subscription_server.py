@@ -381,7 +381,8 @@ class Server:
 
     def _note_undecided(self, ask: Authorize) -> None:
         """Nobody ever says whether a caller may still see a task: where one listener alone can be meant, it is lost."""
-        mine = [x for x in self.open_listens if x.stream.owner == ask.caller and ask.task_id in x.task_ids]
+        meant = [x for x in self.listens if x.open or x.judge.agreed is None]
+        mine = [x for x in meant if x.stream.owner == ask.caller and ask.task_id in x.task_ids]
         others = any(
             key[0] in self.streams and self.streams[StreamId(key[0])].owner == ask.caller for key in self._requests
         )

@@ -146,6 +146,8 @@ class SubscriptionSetting:
     def settle(self) -> None:
         """What must hold after every step."""
         for server in self.servers:
+            if server.prompt:
+                server.catch_up()
             server.check()
 
     def calm(self) -> None:
