@@ -217,6 +217,9 @@ class WatchedTasks:
                     self._tell.gone(listener, watched, None)
             return
         self._show(watched, seen)
+        if seen.born_ms < watched.born_ms:  # another task has taken the id meanwhile, and it may be somebody else's
+            watched.joining.extend(admitted)
+            return
         for subscription in admitted:
             if not subscription.ended:
                 watched.listeners[subscription] = None

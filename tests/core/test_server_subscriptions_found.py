@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_tasks_core.access import LOCAL_OWNER, AccessRule
+from mcp_tasks_core.access import LOCAL_OWNER, AccessRule, Owner
 from mcp_tasks_core.identifiers import Revision, StreamId, TaskId
 from mcp_tasks_core.lifecycle import Advance, Bury
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
 from mcp_tasks_core.server.effects import Authorize, CutStream, LoadTask
-from mcp_tasks_core.server.events import StreamBlocked, StreamUnblocked, TaskChanged
+from mcp_tasks_core.server.events import Deferral, StreamBlocked, StreamUnblocked, TaskChanged
 from mcp_tasks_core.testing.faults import StoreFault
 from mcp_tasks_core.testing.harness import STREAM, Defer, ServerHarness
 from mcp_tasks_core.testing.messages import text_result
@@ -92,6 +92,26 @@ def test_a_right_that_was_taken_is_noticed_within_the_interval_however_often_the
     assert [effect.stream_id for effect in server.effects_of(CutStream)] == [OWN]
     seen = [state.get("statusMessage") for state in listening.states_of(task_id)]
     assert seen == [None, "step 0"]
+
+
+@pytest.mark.spec("A1", "S7")
+def test_who_may_see_a_task_is_not_admitted_to_a_later_one_with_its_id() -> None:
+    """The read of the first task is on its way while that one is deleted and somebody else claims its id."""
+    tool = ToolEntry(definition={"name": "slow", "inputSchema": {"type": "object"}})
+    claim = Defer(deferral=Deferral.CLAIM, task_id="claimed", ttl_ms=60_000)
+    server = ServerHarness(ServerConfig(tools=[tool], limits=LIMITS), tools={"slow": lambda call: claim})
+    first, second = Owner("acme", "first"), Owner("acme", "second")
+    server.request("tools/call", name="slow", arguments={}, owner=first)
+    server.script(LoadTask, StoreFault.LATE)
+    listening = server.listen("claimed", owner=first)
+    row = server.store.load(TaskId("claimed"))
+    assert row is not None
+    assert server.store.delete(row.task_id, row.revision)
+    server.advance(1)
+    server.request("tools/call", name="slow", arguments={}, owner=second)
+    server.release()
+    assert listening.agreed == {"taskIds": []}
+    assert listening.states_of("claimed") == []
 
 
 @pytest.mark.spec("S11")
