@@ -223,7 +223,7 @@ class Listen:
             return moments[last].at_ms
         for index in range(last + 1, len(moments)):
             gone = moments[index]
-            if gone.state is None and gone.count > (self.acked if last < 0 else 0):
+            if gone.state is None and gone.count > (self.opened if last < 0 else 0):
                 return gone.at_ms
         return None
 
