@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp_tasks_trio.client_execution import Execution
     from mcp_tasks_trio.client_http import bearer, connect_http
     from mcp_tasks_trio.client_inputs import InputRequest
-    from mcp_tasks_trio.client_listening import ListChange, ResourceUpdate, Subscription
+    from mcp_tasks_trio.client_listening import ListChange, ResourceUpdate, Subscription, TaskDropped
     from mcp_tasks_trio.client_stdio import connect_stdio
     from mcp_tasks_trio.context import (
         GateContext,
@@ -89,7 +89,7 @@ _HOMES: Final = {
     "client_execution": ("Execution",),
     "client_http": ("bearer", "connect_http"),
     "client_inputs": ("InputRequest",),
-    "client_listening": ("ListChange", "ResourceUpdate", "Subscription"),
+    "client_listening": ("ListChange", "ResourceUpdate", "Subscription", "TaskDropped"),
     "client_stdio": ("connect_stdio",),
     "context": (
         "GateContext",
@@ -156,6 +156,7 @@ __all__ = [
     "TaskBackend",
     "TaskCancelled",
     "TaskClaim",
+    "TaskDropped",
     "TaskFailed",
     "TaskOverdue",
     "TaskUnreachable",

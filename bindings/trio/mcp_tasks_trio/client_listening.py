@@ -51,7 +51,17 @@ class ResourceUpdate:
     uri: str
 
 
-Change: TypeAlias = DetailedTask | ListChange | ResourceUpdate
+@attrs.frozen(slots=True)
+class TaskDropped:
+    """The server does not tell of this task (any longer): it is unknown to it, or not for this client.
+
+    Nothing more comes about it. Tasks that were left out from the start are in ``not_agreed`` alone.
+    """
+
+    task_id: TaskId
+
+
+Change: TypeAlias = DetailedTask | ListChange | ResourceUpdate | TaskDropped
 SubscriptionNotice: TypeAlias = (
     ListenAcknowledged | StateObserved | ListChangeObserved | ResourceUpdateObserved | OperationEnded
 )
