@@ -268,6 +268,21 @@ def test_other_methods_that_may_ask_have_rounds_too_and_the_rest_have_not() -> N
     assert isinstance(bench.outcome(listing), InvalidResponse)
 
 
+@pytest.mark.spec("P8")
+def test_a_round_that_the_caller_began_with_a_state_of_its_own_hands_it_to_no_later_round() -> None:
+    bench = ClientBench(ASKING)
+    operation = bench.next_operation()
+    resumed = {"name": "p", "requestState": "kept", "inputResponses": {"old": accept(old="x")}}
+    bench.feed(RequestSubmitted(operation_id=operation, method="prompts/get", params=resumed))
+    bench.answer("prompts/get", asked(inputRequests={"q": question()}))
+    bench.feed(InputAnswered(operation, InputKey("q"), accept(quarter="Q3")))
+    bench.answer("prompts/get", asked(requestState="next"))
+    first, second, third = (message["params"] for message in bench.requests("prompts/get"))
+    assert (first["requestState"], first["inputResponses"]) == ("kept", {"old": accept(old="x")})
+    assert ("requestState" in second, second["inputResponses"]) == (False, {"q": accept(quarter="Q3")})
+    assert (third["requestState"], "inputResponses" in third) == ("next", False)
+
+
 @pytest.mark.spec("C8")
 @pytest.mark.parametrize("cancels", [False, True])
 def test_a_handle_that_nobody_asked_for_is_invalid_and_its_id_is_not_lost(cancels: bool) -> None:
