@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import pytest
 
-from mcp_tasks_trio.display import PlainDisplay, printable, result_text
+from mcp_tasks_trio.display import LiveDisplay, PlainDisplay, open_display, printable, question_text, result_text
 from mcp_tasks_trio.stderr_lines import StderrLines
 
 
@@ -22,6 +24,8 @@ from mcp_tasks_trio.stderr_lines import StderrLines
         ("\u202etxt.exe", "\\u202etxt.exe"),
         ("\u2028", "\\u2028"),
         ("\ufeff\u200b", "\\ufeff\\u200b"),
+        ("in\u00advisible", "in\\xadvisible"),
+        ("a\U000e0041\U000e007f", "a\\U000e0041\\U000e007f"),
     ],
 )
 def test_control_and_deceiving_characters_become_escapes(text: str, shown: str) -> None:
@@ -47,10 +51,72 @@ def test_line_ends_and_tabs_are_kept_where_lines_are_wanted() -> None:
         ({"content": [{"type": "resource", "resource": {"uri": "x:y", "text": "inside"}}]}, "inside"),
         ({"content": [{"type": "resource", "resource": {"uri": "x:y", "blob": "AA=="}}]}, "[resource x:y]"),
         ({"content": [{"type": "hologram"}]}, "[hologram content; --json shows it]"),
+        ({}, ""),
+        ({"structuredContent": 5}, "5"),
+        ({"content": 5}, "[content that is no list; --json shows it]"),
+        ({"content": None}, "[content that is no list; --json shows it]"),
+        ({"content": ["a", None, 5, []]}, "\n".join(["[content of no type; --json shows it]"] * 4)),
+        (
+            {"content": [{"type": 5}, {"type": "text"}]},
+            "[content of no type; --json shows it]\n[text content; --json shows it]",
+        ),
+        ({"content": [{"type": "resource", "resource": 5}]}, "[resource content; --json shows it]"),
+        ({"content": [{"type": "text", "text": None}]}, "[text content; --json shows it]"),
     ],
 )
 def test_result_is_shown_by_its_blocks(result: Any, text: str) -> None:
     assert result_text(result) == text
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        ({"method": "elicitation/create", "params": {"message": "How many?"}}, "How many?"),
+        ({"method": "roots/list"}, "roots/list"),
+        ({"method": "elicitation/create", "params": None}, "elicitation/create"),
+        ({"method": "elicitation/create", "params": [1]}, "elicitation/create"),
+        ({"method": "elicitation/create", "params": {"message": 5}}, "elicitation/create"),
+        ({"method": 5}, "a question of no known form"),
+        (None, "a question of no known form"),
+        ([], "a question of no known form"),
+    ],
+)
+def test_question_is_told_in_words_whatever_it_is(request_: Any, text: str) -> None:
+    assert question_text(request_) == text
+
+
+class Unread(io.StringIO):
+    """A stream that nobody reads any longer."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_nobody_who_reads_stderr_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Unread())
+    PlainDisplay().say("half way")
+    with pytest.raises(BrokenPipeError):
+        sys.stderr.write("half way")
+
+
+def test_stdout_that_lacks_characters_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    PlainDisplay(to_stdout=True).say("é ✓")
+    assert written.getvalue() == b"\\xe9 \\u2713\n"
+
+
+@pytest.mark.parametrize(("encoding", "is_live"), [("ascii", False), ("latin-1", False), ("utf-8", True)])
+def test_live_line_needs_a_terminal_that_has_its_characters(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, is_live: bool
+) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal(io.BytesIO(), encoding=encoding))
+    assert isinstance(open_display(), LiveDisplay if is_live else PlainDisplay)
 
 
 def test_activity_is_a_line_of_its_own_only_when_it_is_new(capsys: pytest.CaptureFixture[str]) -> None:

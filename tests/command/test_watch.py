@@ -185,9 +185,11 @@ def test_tasks_that_the_server_does_not_know_are_named_and_the_others_are_watche
     done = mcp_tasks("watch", "nobody", task_id, "-q9", "--No-such", "--http", server.url)
     assert done.status == 3
     assert done.stdout == f"{task_id} completed\n  done\n"
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("mcp-tasks: the server does not know ")
-    assert all(name in last for name in ("nobody", "-q9", "--No-such", "or not for you"))
+    lines = done.stderr.splitlines()
+    for name in ("nobody", "-q9", "--No-such"):
+        assert [line for line in lines if name in line] == [f"{name}: the server does not know it, or not for you"]
+    assert "watching 1 task" in lines
+    assert "watching 4 tasks" not in lines
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal of POSIX")
@@ -313,6 +315,21 @@ def test_what_it_sends_is_what_the_schemas_allow(mcp_tasks: Any, recording: Any,
         (["watch"], 2, "TASK_ID"),
         (["watch", "--http", "http://127.0.0.1:1/mcp"], 2, "TASK_ID"),
         (["watch", "t-1"], 2, "the server's command stands after '--'"),
+        (["watch", "t-1"], 2, "--http http://127.0.0.1:8000/mcp for one that runs already"),
+        (["watch", "", "--http", "http://127.0.0.1:1/mcp"], 2, "1 to 1024 characters, and not 0"),
+        (["watch", "x" * 1025, "--http", "http://127.0.0.1:1/mcp"], 2, "1 to 1024 characters, and not 1025"),
+        (["watch", b"t-\xff", "--http", "http://127.0.0.1:1/mcp"], 2, "is no UTF-8"),
+        (
+            ["watch", *map(str, range(5001)), "--http", "http://127.0.0.1:1/mcp"],
+            2,
+            "5,000 tasks can be watched at once",
+        ),
+        (["watch", "t-1", "--timeout", "nan", "--", "x"], 2, "no finite number of seconds"),
+        (["watch", "t-1", "--timeout", "inf", "--", "x"], 2, "no finite number of seconds"),
+        (["call", "t", "--timeout", "nan", "--", "x"], 2, "no finite number of seconds"),
+        (["call", b"t\xff", "--", *MCP_TASKS, "serve", "sample_app:app"], 2, ""),
+        (["doctor", "--timeout", "nan", "--", "x"], 2, "no finite number of seconds"),
+        (["serve", "--store-wait", "nan", "sample_app:app"], 2, "no finite number of seconds"),
         (["watch", "t-1", "--http", "http://127.0.0.1:1/mcp", "--", "x"], 2, "not both"),
         (["watch", "t-1", "--header", "X: y", "--", "x"], 2, "--http URL"),
         (["watch", "t-1", "--http", "127.0.0.1:8000"], 2, "no endpoint"),
@@ -321,7 +338,7 @@ def test_what_it_sends_is_what_the_schemas_allow(mcp_tasks: Any, recording: Any,
         (["watch", "t-1", "--", "/no/such/server"], 3, "cannot be run"),
     ],
 )
-def test_what_cannot_be_is_said_at_the_end(mcp_tasks: Any, arguments: list[str], status: int, text: str) -> None:
+def test_what_cannot_be_is_said_at_the_end(mcp_tasks: Any, arguments: list[Any], status: int, text: str) -> None:
     done = mcp_tasks(*arguments)
     assert done.status == status, done.stderr
     assert text in done.stderr.strip().splitlines()[-1]

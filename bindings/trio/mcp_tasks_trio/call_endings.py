@@ -19,7 +19,7 @@ from mcp_tasks_trio.client_errors import (
     TaskFailed,
 )
 from mcp_tasks_trio.client_inputs import InputRequest
-from mcp_tasks_trio.display import printable
+from mcp_tasks_trio.display import printable, question_text
 from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode
 
 _CANCEL_WATCH_S: Final = 6.0  # how long to watch for the end of a cancelled task; servers give work 5 s to stop
@@ -63,16 +63,11 @@ async def _leave_open(request: InputRequest) -> JSONObject:
 async def unanswered(client: Client, error: InputUnhandled, *, at_terminal: bool) -> EndsEarly:
     """Leave no task behind that waits for ever, and say how the questions could have been answered."""
     asked = "; ".join(
-        f"{printable(key)!r} ({printable(_in_words(request))}), to be answered with {example_for(key, request)}"
+        f"{printable(key)!r} ({printable(question_text(request))}), to be answered with {example_for(key, request)}"
         for key, request in error.requests.items()
     )
     why = "nobody can type that" if at_terminal else "there is no terminal to ask at"
     return EndsEarly(ExitCode.UNANSWERED, f"the server asks {asked}; {why}. {await _cancelled(client, error.task_id)}")
-
-
-def _in_words(request: JSONObject) -> str:
-    message = request.get("params", {}).get("message")
-    return message if isinstance(message, str) else str(request["method"])
 
 
 async def _cancelled(client: Client, task_id: TaskId | None) -> str:

@@ -10,8 +10,10 @@ from typing import Any, Final
 import click
 
 from mcp_tasks_trio.command_doctor import doctor
+from mcp_tasks_trio.command_options import SECONDS
+from mcp_tasks_trio.command_process import open_missing_streams, reason_of, status_after
 from mcp_tasks_trio.command_store import store
-from mcp_tasks_trio.exit_codes import MEANINGS, EndsEarly, ExitCode, WrongUsage
+from mcp_tasks_trio.exit_codes import MEANINGS, ExitCode, WrongUsage
 
 _BACKENDS: Final = click.Choice(["asyncio", "trio"])
 _SERVER_LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
@@ -53,7 +55,8 @@ class _WithServerCommand(click.Command):
                 raise WrongUsage("a server is reached with --http, or started with what stands after '--', not both")
         elif not server and not ctx.resilient_parsing:
             end = "after '--' there is none" if divider else "there is no '--'"
-            raise WrongUsage(f"the server's command stands after '--', and {end}; for example: -- python server.py")
+            examples = "-- python server.py, or --http http://127.0.0.1:8000/mcp for one that runs already"
+            raise WrongUsage(f"the server's command stands after '--', and {end}; for example: {examples}")
         return rest
 
     def own_words(self, words: list[str]) -> list[str]:
@@ -100,7 +103,7 @@ def cli() -> None:
     "--store-wait",
     "store_wait_seconds",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     default=60.0,
     show_default="60",
     help="How long to wait at the start for a store that other processes keep busy.",
@@ -176,7 +179,7 @@ def serve(
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="SECONDS",
     help="For the call, questions included.",
 )
@@ -201,9 +204,7 @@ def call(ctx: click.Context, /, tool: str, arguments: str, **options: Any) -> in
 @cli.command(cls=_WithTaskIds, epilog=_WATCH_EXIT_STATUS)
 @click.argument("task_ids", metavar="TASK_ID...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Write each state as one JSON object on one line of stdout.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For all tasks together."
-)
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For all tasks together.")
 @click.option("--http", "http_url", metavar="URL", help="The server's endpoint, in place of a command.")
 @click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this with every HTTP request.")
 @click.option("-q", "--quiet", is_flag=True, help="Show the server's stderr only if something fails.")
@@ -212,8 +213,9 @@ def call(ctx: click.Context, /, tool: str, arguments: str, **options: Any) -> in
 def watch(ctx: click.Context, /, task_ids: tuple[str, ...], **options: Any) -> int:
     """Show the states of tasks as they come, until each has ended.
 
-    Nothing is answered and nothing is cancelled; Ctrl-C leaves the tasks alone. A server without subscriptions is
-    polled. COMMAND is the command line of a server that finds the tasks in its store.
+    Nothing is answered and nothing is cancelled; Ctrl-C leaves the tasks alone. A server without subscriptions, or
+    whose subscriptions do not last, is polled. Progress begins anew where another process takes over the task of one
+    that died. COMMAND is the command line of a server that finds the tasks in its store.
     """
     from mcp_tasks_trio.command_watch import WatchOptions, run_watch
 
@@ -238,19 +240,11 @@ cli.add_command(store)
 
 def main() -> None:
     """Run the command line, and end the process with its exit status."""
+    open_missing_streams()
     try:
         status = cli.main(prog_name="mcp-tasks", standalone_mode=False)
-    except EndsEarly as end:
-        end.show()
-        status = end.code
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("mcp-tasks: interrupted", err=True)
-        status = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our stdout has gone; Python must not find that out again when it flushes at exit.
-        sys.stdout = None
-        status = ExitCode.TOOL_FAILED
+    except BaseException as error:
+        status = status_after(reason_of(error))
+        if status is None:
+            raise
     sys.exit(status)

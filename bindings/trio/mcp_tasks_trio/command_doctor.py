@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_tasks_trio.command_options import SECONDS
 from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode, WrongUsage
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _tool_options(command: Any) -> Any:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -84,7 +85,7 @@ def _tool_options(command: Any) -> Any:
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     default=180.0,
     show_default=True,
     metavar="SECONDS",

@@ -9,18 +9,20 @@ import json
 import sys
 import unicodedata
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, Protocol
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Final, Protocol, TextIO
 
-from mcp_tasks_core.identifiers import JSONObject
+from mcp_tasks_core.identifiers import JSONObject, JSONValue
+from mcp_tasks_trio.exit_codes import EndsEarly, ExitCode
 
 _KEPT_CONTROLS: Final = frozenset("\n\t")
 _UNPRINTABLE: Final = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})
-# Format characters that turn text around or hide it: U+202A..E, U+2066..9, marks and zero widths but the joiners,
-# which emoji and several scripts need.
-_DECEIVING: Final = frozenset("\u061c\u200b\u200e\u200f\u2060\ufeff") | frozenset(
-    map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
+# Format characters that turn text around or hide it: U+202A..E, U+2066..9, the tags U+E0000..7F, the soft hyphen, marks
+# and zero widths but the joiners, which emoji and several scripts need.
+_DECEIVING: Final = frozenset("\u00ad\u061c\u200b\u200e\u200f\u2060\ufeff") | frozenset(
+    map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080)))
 )
+_LIVE_CHARACTERS: Final = "⠋━╸•"  # of spinners and bars
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
@@ -70,7 +72,11 @@ class PlainDisplay:
         self._last = ""
 
     def say(self, line: str, *, style: str = "") -> None:
-        print(line, file=sys.stdout if self._to_stdout else sys.stderr, flush=True)
+        if self._to_stdout:
+            _print(line)
+            return
+        with suppress(OSError):  # nobody reads stderr any longer; that must not end the work
+            print(line, file=sys.stderr, flush=True)
 
     def activity(self, text: str, progress: float | None = None, total: float | None = None) -> None:
         share = "" if progress is None else f" ({progress:g}{'' if total is None else f' of {total:g}'})"
@@ -134,21 +140,36 @@ class LiveDisplay:
 
 def open_display(*, to_stdout: bool = False) -> Display:
     """The live display where there is a terminal that can be steered, the plain one elsewhere."""
-    if not (sys.stdout if to_stdout else sys.stderr).isatty():
+    stream = sys.stdout if to_stdout else sys.stderr
+    if not stream.isatty() or not _can_write(_LIVE_CHARACTERS, stream):
         return PlainDisplay(to_stdout=to_stdout)
     display = LiveDisplay(to_stdout=to_stdout)
     return PlainDisplay(to_stdout=to_stdout) if display.is_dumb else display
 
 
+def _can_write(text: str, stream: TextIO) -> bool:
+    try:
+        text.encode(stream.encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- what servers say, in words: for anything that may stand there, well-formed or not
+
+
 def result_text(result: JSONObject) -> str:
     """What a ``CallToolResult`` says, for a person: its blocks, or the structured content where it has none."""
-    lines = [_block_text(block) for block in result.get("content", ())]
+    content = result.get("content", [])
+    if not isinstance(content, list):
+        return "[content that is no list; --json shows it]"
+    lines = [_block_text(block) for block in content]
     if not lines and "structuredContent" in result:
         lines = [json.dumps(result["structuredContent"], ensure_ascii=False, indent=2)]
     return "\n".join(lines)
 
 
-def _block_text(block: JSONObject) -> str:
+def _block_text(block: JSONValue) -> str:
     match block:
         case {"type": "text", "text": str(text)}:
             return text
@@ -160,23 +181,59 @@ def _block_text(block: JSONObject) -> str:
             return f"[link {name}: {uri}]"
         case {"type": ("image" | "audio") as kind, "mimeType": mime_type, "data": str(data)}:
             return f"[{kind} {mime_type}, {len(data) * 3 // 4} bytes; --json shows it]"
-    return f"[{block.get('type')} content; --json shows it]"
+        case {"type": str(kind)}:
+            return f"[{kind} content; --json shows it]"
+    return "[content of no type; --json shows it]"
+
+
+def question_text(request: JSONValue) -> str:
+    """What an input request asks: its message, or its method where it has none."""
+    match request:
+        case {"params": {"message": str(message)}}:
+            return message
+        case {"method": str(method)}:
+            return method
+    return "a question of no known form"
+
+
+# --- results on stdout
 
 
 def write_result(text: str) -> None:
-    """Write a result for a person on stdout: as it is into a pipe or a file, without control codes on a terminal."""
+    """Write a result for a person on stdout: as it is into a pipe or a file, without control codes on a terminal.
+
+    Raises:
+        BrokenPipeError: nobody reads it.
+        EndsEarly: it cannot be written.
+    """
     if sys.stdout.isatty():
-        print(printable(text, keep_lines=True), flush=True)
+        _print(printable(text, keep_lines=True))
     else:
         _write_utf8(text + "\n")
 
 
 def write_json(value: Any) -> None:
-    """Write one JSON text as one line of UTF-8 on stdout."""
+    """Write one JSON text as one line of UTF-8 on stdout.
+
+    Raises:
+        BrokenPipeError: nobody reads it.
+        EndsEarly: it cannot be written.
+    """
     _write_utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n")
+
+
+def _print(line: str) -> None:
+    """Print on stdout, with escapes for what its encoding does not have."""
+    encoding = sys.stdout.encoding
+    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def _write_utf8(text: str) -> None:
     # The bytes do not depend on the locale.
-    sys.stdout.buffer.write(text.encode("utf-8"))
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise EndsEarly(ExitCode.TOOL_FAILED, f"stdout cannot be written: {error.strerror}") from None
