@@ -60,9 +60,13 @@ class StreamBlocked:
 
     Until ``StreamUnblocked`` its subscriptions send nothing more, and keep the newest state of each task alone.
     Harmless when repeated; a runner tells it again when more was added all the same.
+
+    Args:
+        progressed: its reader has taken something since this was told last, so that it is slow and not gone.
     """
 
     stream_id: StreamId
+    progressed: bool = False
 
 
 @attrs.frozen(slots=True)

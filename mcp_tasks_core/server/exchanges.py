@@ -92,6 +92,10 @@ class ExchangeTable:
 
     def __init__(self) -> None:
         self._streams: dict[StreamId, dict[tuple[bool, RequestId], Exchange]] = {}
+        self._open = 0
+
+    def __len__(self) -> int:
+        return self._open
 
     def find(self, stream_id: StreamId, request_id: RequestId) -> Exchange | None:
         return self._streams.get(stream_id, {}).get(key_of_request_id(request_id))
@@ -104,13 +108,15 @@ class ExchangeTable:
         if stream is None:
             stream = self._streams[exchange.stream_id] = {}
         stream[key_of_request_id(exchange.request_id)] = exchange
+        self._open += 1
 
     def remove(self, exchange: Exchange) -> None:
         """Close an exchange: its id may be used again, and nothing more is sent for it."""
         exchange.closed = True
         stream = self._streams.get(exchange.stream_id)
         if stream is not None:
-            stream.pop(key_of_request_id(exchange.request_id), None)
+            if stream.pop(key_of_request_id(exchange.request_id), None) is not None:
+                self._open -= 1
             if not stream:
                 del self._streams[exchange.stream_id]
 

@@ -187,6 +187,11 @@ class ServerProtocol:
         return self._machine.open_tickets
 
     @property
+    def open_requests(self) -> int:
+        """How many requests in progress there are that are no subscription."""
+        return len(self._exchanges) - self._subscriptions.open_count
+
+    @property
     def open_subscriptions(self) -> int:
         """How many subscriptions are open, or being opened."""
         return self._subscriptions.open_count
@@ -239,7 +244,7 @@ class ServerProtocol:
                 for exchange in self._exchanges.of_stream(event.stream_id):
                     self._abandon(exchange, "the stream was closed")
             case StreamBlocked():
-                self._subscriptions.stream_blocked(event.stream_id)
+                self._subscriptions.stream_blocked(event)
             case StreamUnblocked():
                 self._subscriptions.stream_unblocked(event.stream_id)
             case StreamEnding():

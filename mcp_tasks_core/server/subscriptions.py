@@ -15,7 +15,7 @@ from mcp_tasks_core.identifiers import JSONObject, StreamId, TaskId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.agreement import Room, Terms
 from mcp_tasks_core.server.effects import CutStream, Frame, Severity
-from mcp_tasks_core.server.events import ListChanged, ListKind, ResourceUpdated
+from mcp_tasks_core.server.events import ListChanged, ListKind, ResourceUpdated, StreamBlocked
 from mcp_tasks_core.server.exchanges import Exchange, ExchangeTable
 from mcp_tasks_core.server.machine import Machine
 from mcp_tasks_core.server.native import NativeSources
@@ -54,6 +54,7 @@ class Subscriptions:
         self._given_up_ms: dict[Channel, int] = {}
         self._paced_ms: dict[Channel, int] = {}  # what had its burst, and goes on a moment later
         self._shutting_down = False
+        self._open = 0
 
     # --- opening
 
@@ -75,6 +76,7 @@ class Subscriptions:
         exchange.forget_what_was_said()
         subscription = channel.subscriptions[exchange] = Subscription(exchange, channel, agreement)
         self._ends_ms[subscription] = self._machine.now.monotonic_ms + limits.subscription_duration_ms
+        self._open += 1
         subscription.joining = len(task_ids) + 1
         for task_id in task_ids:
             if subscription.ended:  # the store does not answer
@@ -119,19 +121,21 @@ class Subscriptions:
 
     # --- what happens
 
-    def stream_blocked(self, stream_id: StreamId) -> None:
-        channel = self._channels.get(stream_id)
-        if channel is not None and not channel.blocked:
-            channel.blocked = True
-            channel.flowing = False
-            self._paced_ms.pop(channel, None)
-            self._given_up_ms[channel] = self._machine.now.monotonic_ms + self._machine.limits.slow_reader_ms
+    def stream_blocked(self, event: StreamBlocked) -> None:
+        channel = self._channels.get(event.stream_id)
+        if channel is None or (channel.blocked and not event.progressed):
+            return
+        channel.blocked = True
+        channel.flowing = False
+        self._paced_ms.pop(channel, None)
+        self._given_up_ms.pop(channel, None)
+        self._given_up_ms[channel] = self._machine.now.monotonic_ms + self._machine.limits.slow_reader_ms
 
     def stream_unblocked(self, stream_id: StreamId) -> None:
         channel = self._channels.get(stream_id)
         if channel is not None and channel.blocked:
             channel.blocked = False
-            del self._given_up_ms[channel]
+            self._given_up_ms.pop(channel, None)
             self._flow(channel)
 
     def list_changed(self, event: ListChanged) -> None:
@@ -282,6 +286,7 @@ class Subscriptions:
         if channel is None or subscription is None:
             return
         subscription.ended = True
+        self._open -= 1
         self._room.give_back(exchange.owner, subscription.asked_tasks)
         self._ends_ms.pop(subscription, None)
         for kind in subscription.agreement.lists:
@@ -338,4 +343,4 @@ class Subscriptions:
     @property
     def open_count(self) -> int:
         """How many subscriptions there are."""
-        return sum(len(channel.subscriptions) for channel in self._channels.values())
+        return self._open

@@ -398,6 +398,23 @@ def test_a_reader_that_takes_nothing_is_dropped_after_a_while_without_a_result(o
 
 
 @pytest.mark.spec("S11")
+def test_a_reader_that_is_slow_and_takes_something_now_and_then_is_not_dropped() -> None:
+    server = bench()
+    task_id = create(server)
+    listening = server.listen(task_id, own_stream=True, stream=OWN)
+    server.feed(StreamBlocked(OWN))
+    for _ in range(5):
+        server.advance(LIMITS.slow_reader_ms - 1)
+        server.feed(StreamBlocked(OWN, progressed=True))
+    step(server, task_id, "unseen")
+    assert listening.statuses_of(task_id) == ["working"]
+    server.advance(LIMITS.slow_reader_ms - 1 - 2)
+    assert not listening.ended
+    server.advance(1)
+    assert listening.cut
+
+
+@pytest.mark.spec("S11")
 def test_a_reader_that_catches_up_in_time_is_not_dropped() -> None:
     server = bench()
     listening = server.listen(create(server))
