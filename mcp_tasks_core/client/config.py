@@ -44,14 +44,22 @@ class ClientLimits:
     discover_timeout_ms: int = bound(10_000)
     # One tasks/get, tasks/update or tasks/cancel. 10 s: they read and write one record.
     task_request_timeout_ms: int = bound(10_000)
-    # Polls in a row that fail in passing before the wait gives up. 5 polls of 10 s outlive a restart behind a proxy.
+    # Polls that fail in passing: a task is given up after so many in a row that took at least so long altogether. Both
+    # count: refused connections fail at once, and intervals may be long. 5, and a minute: a restart takes that long.
     poll_failures_max: int = bound(5)
+    poll_failing_ms: int = bound(60_000)
+    # The wait after a poll that failed: this long at first, then twice as long each time up to the other bound, and
+    # never shorter than the server's interval.
+    poll_backoff_ms: int = bound(500)
+    poll_backoff_ms_max: int = bound(30_000)
     # Bounds on the server's pollIntervalMs, and the interval where it suggests none. 100 ms: people notice no less.
     poll_interval_ms_min: int = bound(100)
     poll_interval_ms_max: int = bound(60_000)
     poll_interval_ms_default: int = bound(1_000)
     # Beyond createdAt + ttlMs. 90 s: more than the longest interval, so that one poll always falls after the expiry.
     ttl_grace_ms: int = bound(90_000)
+    # Warnings about the states of one task or subscription. 16: a dozen kinds are known, and a server's values vary.
+    state_warnings_max: int = bound(16)
     # Polls in a row that say input_required and hold no question. 60: a minute at the default interval.
     stuck_polls_max: int = bound(60)
     # Sightings of a question after the acknowledgement of its answer was lost, before the outcome counts as unknown.
@@ -61,15 +69,21 @@ class ClientLimits:
     # A stream of its own that brings no byte at all for so long counts as cut; there is no such bound on a shared
     # channel. 60 s: servers send a comment every 15 to 30 s.
     listen_quiet_ms: int = bound(60_000)
-    # Listens in a row that brought nothing before it is given up. 8 of them, with the waits below, outlive a minute.
+    # Listens in a row that brought no state of a task before it is given up. 8 of them, with the waits below, outlive
+    # a minute. One that the server ended in good order does not count while the tasks can be read.
     listen_failures_max: int = bound(8)
-    # The wait before listening again: this long at first, then twice as long each time up to the other bound.
+    # The wait before listening again: this long at first, then, after streams that did not last, whatever they brought,
+    # twice as long each time up to the other bound. After short ones that end in good order: the tasks' interval.
     listen_backoff_ms: int = bound(500)
     listen_backoff_ms_max: int = bound(30_000)
     # A subscription that lasted this long did not fail, even if it brought nothing. 10 s: more than most waits.
     listen_steady_ms: int = bound(10_000)
-    # States that servers send of their own accord after the acknowledgement; after this wait the client reads them.
+    # States that servers send of their own accord after the acknowledgement; after this wait the client reads them, and
+    # again after twice as long each time, while none can be read.
     listen_snapshot_ms: int = bound(2_000)
+    # The longest silence about one task before it is read all the same: servers lose tasks, and notifications. 60 s: a
+    # thousand tasks make 17 reads a second at most, and only while none of them changes.
+    listen_reread_ms: int = bound(60_000)
     # tasks/get in flight for one subscription. 8: a read of a thousand tasks leaves room for others.
     listen_reads_max: int = bound(8)
     # How long a server may take to end a subscription that has nothing left to tell, before the client does. 1 s.

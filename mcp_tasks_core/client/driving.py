@@ -27,6 +27,7 @@ from mcp_tasks_core.client.effects import (
     Severity,
     StateObserved,
     TaskCreated,
+    TaskDropped,
     WithdrawInput,
 )
 from mcp_tasks_core.client.events import CallId, OnTimeout, OperationId
@@ -47,7 +48,9 @@ from mcp_tasks_core.client.states import StateProblem, read_handle
 from mcp_tasks_core.client.steps import (
     Agree,
     Ask,
+    Drop,
     End,
+    Note,
     SendTask,
     Show,
     Step,
@@ -172,12 +175,16 @@ class Driver(Sender):
                         operation_id=operation.operation_id, agreed=agreed, not_agreed=not_agreed
                     )
                     self.effects.append(acknowledged)
+                case Drop(task_id):
+                    self.effects.append(TaskDropped(operation.operation_id, task_id))
                 case TellListChange(kind):
                     self.effects.append(ListChangeObserved(operation.operation_id, kind))
                 case TellResourceUpdate(uri):
                     self.effects.append(ResourceUpdateObserved(operation.operation_id, uri))
                 case Warn(message):
                     self.report(Severity.WARNING, message)
+                case Note(message):
+                    self.report(Severity.INFO, message)
                 case End(outcome):
                     self.end(operation, outcome)
                     return

@@ -119,11 +119,20 @@ class ListenAcknowledged:
 
     Args:
         not_agreed: tasks that were asked for and are left out. The server does not know them, or not for this caller.
+            Those that were agreed to before are told by ``TaskDropped``, too.
     """
 
     operation_id: OperationId
     agreed: SubscriptionFilter
     not_agreed: tuple[TaskId, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class TaskDropped:
+    """A task that the server agreed to tell of is unknown to it by now, or not for this caller. It is not watched."""
+
+    operation_id: OperationId
+    task_id: TaskId
 
 
 @attrs.frozen(slots=True)
@@ -178,6 +187,7 @@ ClientEffect: TypeAlias = (
     | ProgressObserved
     | LogObserved
     | ListenAcknowledged
+    | TaskDropped
     | ListChangeObserved
     | ResourceUpdateObserved
     | OperationEnded

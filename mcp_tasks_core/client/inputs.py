@@ -35,8 +35,11 @@ class _Entry:
     sightings: int = 0
 
 
-def problem_with_requests(raw: object, capabilities: ClientCapabilities, limits: Limits) -> str | None:
+def problem_with_requests(raw: object, capabilities: ClientCapabilities | None, limits: Limits) -> str | None:
     """What is wrong with an inputRequests object; ``None`` when every question is one that we declared.
+
+    Args:
+        capabilities: ``None`` where questions of any kind are taken.
 
     Source: mrtr, InputRequests and Server Requirements.
     """
@@ -51,13 +54,15 @@ def problem_with_requests(raw: object, capabilities: ClientCapabilities, limits:
     return None
 
 
-def _problem_with_request(key: str, request: Any, capabilities: ClientCapabilities, limits: Limits) -> str | None:
+def _problem_with_request(
+    key: str, request: Any, capabilities: ClientCapabilities | None, limits: Limits
+) -> str | None:
     if len(key) > limits.input_key_chars_max:
         return f"a key of inputRequests has {len(key)} characters; at most {limits.input_key_chars_max} are taken"
     problem = check_input_request(request)
     if problem is not None:
         return f"inputRequests[{key!r}]: {problem}"
-    missing = capabilities.missing_for(request)
+    missing = None if capabilities is None else capabilities.missing_for(request)
     if missing is not None:
         return f"inputRequests[{key!r}] is of a kind that was not declared: it needs {missing!r}"
     return None

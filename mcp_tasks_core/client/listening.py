@@ -7,7 +7,6 @@ Source: subscriptions; tasks, Task Notifications; cancellation.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, TypeAlias
 
 import attrs
@@ -29,13 +28,26 @@ from mcp_tasks_core.client.outcomes import (
     InvalidResponse,
     ListenEnded,
     NoSubscriptions,
+    NotAcknowledged,
     RemoteError,
-    TimedOut,
     UnsupportedVersion,
 )
 from mcp_tasks_core.client.polling import is_older
-from mcp_tasks_core.client.states import State, StateProblem, read_state
-from mcp_tasks_core.client.steps import Agree, End, SendTask, Show, Step, TellListChange, TellResourceUpdate, Warn
+from mcp_tasks_core.client.relistening import RetryBudget
+from mcp_tasks_core.client.rereading import ReadPlan
+from mcp_tasks_core.client.states import State, StateProblem, WarnedOnce, problem_with_contents, read_state
+from mcp_tasks_core.client.steps import (
+    Agree,
+    Drop,
+    End,
+    Note,
+    SendTask,
+    Show,
+    Step,
+    TellListChange,
+    TellResourceUpdate,
+    Warn,
+)
 from mcp_tasks_core.client.subscriptions import (
     Acknowledged,
     ListTold,
@@ -46,8 +58,8 @@ from mcp_tasks_core.client.subscriptions import (
     Unreadable,
     problem_with_agreement,
 )
-from mcp_tasks_core.errors import METHOD_NOT_FOUND
-from mcp_tasks_core.identifiers import JSONValue, TaskId
+from mcp_tasks_core.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_tasks_core.identifiers import JSONObject, JSONValue, TaskId
 from mcp_tasks_core.tasks import DetailedTask
 from mcp_tasks_core.wire.converter import encode
 from mcp_tasks_core.wire.subscriptions import SubscriptionFilter
@@ -63,8 +75,7 @@ class _Present:
     Args:
         agreed: ``None`` before the acknowledgement.
         task_ids: those that were agreed to.
-        brought: something that its caller did not know yet.
-        unseen: watched tasks of which it has shown nothing yet.
+        brought: a state that its caller did not know yet.
     """
 
     asked: SubscriptionFilter
@@ -72,7 +83,6 @@ class _Present:
     task_ids: frozenset[TaskId] = frozenset()
     acknowledged_ms: int = 0
     brought: bool = False
-    unseen: set[TaskId] = attrs.field(factory=set)
 
 
 class Listening:
@@ -89,22 +99,20 @@ class Listening:
         self._watched: dict[TaskId, None] = dict.fromkeys(wanted.task_ids)
         self._newest: dict[TaskId, DetailedTask] = {}
         self._ended: list[DetailedTask] = []
-        self._not_agreed: list[TaskId] = []
+        self._not_agreed: dict[TaskId, None] = {}
         self._others_are_open = self._wants_others
         self._present: _Present | None = None
         self._was_agreed = False
-        self._failures = 0
+        self._budget = RetryBudget(self._limits, wanted.jitter_permille)
+        self._loss_was_told = False
         self._listen_at_ms: int | None = None
-        self._snapshot_at_ms: int | None = None
-        self._to_read: deque[TaskId] = deque()
-        self._reading: set[TaskId] = set()
-        self._warned: set[str] = set()
+        self._reads = ReadPlan(self._limits)
+        self._warned = WarnedOnce(self._limits.state_warnings_max)
 
     @property
     def deadline_ms(self) -> int | None:
         """When ``time_passed`` has something to do."""
-        waits_for_reads = self._to_read or self._reading
-        moments = (None if waits_for_reads else self._listen_at_ms, self._snapshot_at_ms)
+        moments = (self._listen_at_ms if self._reads.is_idle else None, self._reads.earliest_ms)
         return min((moment for moment in moments if moment is not None), default=None)
 
     # --- what happened
@@ -124,20 +132,16 @@ class Listening:
             return [self._invalid("a notification came before the acknowledgement")]
         if isinstance(notice, Unknown):
             return [Warn(f"a notification of an unknown kind, {notice.method[:80]!r}, was ignored")]
-        return self._told(present, present.agreed, notice)
+        return self._told(present, present.agreed, notice, now_ms)
 
     def replied(self, call: OpenCall, reply: Reply, now_ms: int) -> list[Step]:
         if isinstance(reply, UnsupportedVersion | InvalidResponse):
             return [End(reply)]
         if call.purpose is Purpose.LISTEN:
             return self._listen_replied(reply, now_ms)
-        return self._read(call.params["taskId"], reply) + self._go_on(now_ms)
+        return self._read(call.params["taskId"], reply, now_ms) + self._go_on(now_ms)
 
     def time_passed(self, now_ms: int) -> list[Step]:
-        if self._snapshot_at_ms is not None and self._snapshot_at_ms <= now_ms:
-            self._snapshot_at_ms = None
-            if self._present is not None:
-                self._plan_reads(self._present.unseen)
         return self._go_on(now_ms)
 
     # --- listens
@@ -170,37 +174,39 @@ class Listening:
         present.task_ids = frozenset(agreed.task_ids or ())
         left_out = tuple(task_id for task_id in self._watched if task_id not in present.task_ids)
         for task_id in left_out:
-            del self._watched[task_id]
-        self._not_agreed += left_out
+            self._leave(task_id)
         self._others_are_open = bool(_lists_of(agreed) or agreed.resource_subscriptions)
         steps: list[Step] = [Agree(agreed, left_out)]
+        if self._loss_was_told:
+            self._loss_was_told = False
+            steps.insert(0, Warn("listening again"))
         if self._was_agreed:
+            steps += [Drop(task_id) for task_id in left_out]
             # What changed while nobody listened is told by nobody.
             steps += [TellListChange(kind) for kind in _lists_of(agreed)]
             steps += [TellResourceUpdate(uri) for uri in dict.fromkeys(agreed.resource_subscriptions or ())]
         self._was_agreed = True
-        present.unseen = set(self._watched)
-        self._snapshot_at_ms = now_ms + self._limits.listen_snapshot_ms if present.unseen else None
+        self._reads.stream_began(self._watched, now_ms)
         return steps + self._end_if_over()
 
     def _told(
-        self, present: _Present, agreed: SubscriptionFilter, notice: TaskTold | ListTold | ResourceTold
+        self, present: _Present, agreed: SubscriptionFilter, notice: TaskTold | ListTold | ResourceTold, now_ms: int
     ) -> list[Step]:
         match notice:
             case TaskTold(state):
                 task_id = state.task.task_id
                 if task_id not in present.task_ids:
                     return [self._invalid(f"a state of task {task_id[:80]!r}, which was not agreed to")]
-                return self._saw(state)
+                if task_id in self._not_agreed:
+                    return [Note(f"task {task_id!r}: a state of a task that was gone was dropped")]
+                return self._saw(state, now_ms, LISTEN)
             case ListTold(kind):
                 if kind not in _lists_of(agreed):
                     return [self._invalid(f"a change of the list of {kind.value}, which was not agreed to")]
-                present.brought = True
                 return [TellListChange(kind)]
             case ResourceTold(uri):
                 if not agreed.resource_subscriptions:
                     return [self._invalid("an update of a resource, and none was agreed to")]
-                present.brought = True
                 return [TellResourceUpdate(uri)]
 
     def _listen_replied(self, reply: Succeeded | RemoteError | Silent | StreamLost, now_ms: int) -> list[Step]:
@@ -213,10 +219,12 @@ class Listening:
                 return self._listen_later(_ENDED, now_ms)
             case RemoteError(code=code, message=message) if code == METHOD_NOT_FOUND and present.agreed is None:
                 return [End(NoSubscriptions(message=message))]
-            case RemoteError(data=data):
-                return self._listen_later(reply, now_ms) if _is_retryable(data) else [End(reply)]
+            case RemoteError(code=code, data=data):
+                # A server that could serve it before may only be out of order for a while.
+                may_pass = _is_retryable(data) or (self._was_agreed and code == INTERNAL_ERROR)
+                return self._listen_later(reply, now_ms) if may_pass else [End(reply)]
             case Silent() if not self._was_agreed:
-                return [End(TimedOut(method=LISTEN))]
+                return [End(NotAcknowledged(waited_ms=self._limits.listen_ack_timeout_ms))]
             case Silent():
                 return self._listen_later(Disconnected(reason="the server did not acknowledge it in time"), now_ms)
             case StreamLost(_, reason, cause, refused):
@@ -226,91 +234,100 @@ class Listening:
     def _listen_later(self, failure: _Failure, now_ms: int) -> list[Step]:
         """The listen is over and the subscription is not: look at the tasks, then listen anew, within the budget."""
         present, self._present = self._present, None
-        self._snapshot_at_ms = None
         assert present is not None
-        lasted_ms = now_ms - present.acknowledged_ms
-        if present.agreed is not None and (present.brought or lasted_ms >= self._limits.listen_steady_ms):
-            self._failures = 0
-        else:
-            self._failures += 1
-        if self._failures >= self._limits.listen_failures_max:
+        lasted_ms = None if present.agreed is None else now_ms - present.acknowledged_ms
+        self._budget.stream_ended(lasted_ms, brought=present.brought, orderly=failure is _ENDED)
+        if self._budget.is_used_up:
             return [End(failure)]
-        wait_ms = self._wait_ms()
+        wait_ms = self._budget.wait_ms(self._reads.shortest_interval_ms())
         self._listen_at_ms = now_ms + wait_ms
-        self._plan_reads(set(self._watched))
-        if failure is _ENDED and not self._failures:
-            return self._go_on(now_ms)  # servers limit how long a subscription lasts
+        self._reads.stream_ended(self._watched)
         why = failure.reason if isinstance(failure, Disconnected) else f"error {failure.code}: {failure.message}"
-        return [Warn(f"a subscription is asked for again in {wait_ms} ms: {why}"), *self._go_on(now_ms)]
+        return [*self._tell_loss(why, wait_ms), *self._go_on(now_ms)]
 
-    def _wait_ms(self) -> int:
-        limits = self._limits
-        wait_ms = min(limits.listen_backoff_ms << max(0, self._failures - 1), limits.listen_backoff_ms_max)
-        return max(1, wait_ms - wait_ms * self._wanted.jitter_permille // 2_000)
+    def _tell_loss(self, why: str, wait_ms: int) -> list[Step]:
+        """Once for each time that nobody listens, however many attempts it takes."""
+        details = Note(f"the subscription is asked for again in {wait_ms} ms: {why}")
+        if self._loss_was_told or not self._budget.has_failed:
+            return [details]
+        self._loss_was_told = True
+        return [Warn(f"lost the subscription, retrying: {why}"), details]
 
     # --- reads of single tasks
 
-    def _plan_reads(self, task_ids: set[TaskId]) -> None:
-        self._to_read = deque(i for i in self._watched if i in task_ids and i not in self._reading)
-
     def _go_on(self, now_ms: int) -> list[Step]:
         """Send what may be sent now: reads, and the next listen when there is nothing left to read."""
-        steps: list[Step] = []
-        while self._to_read and len(self._reading) < self._limits.listen_reads_max:
-            task_id = self._to_read.popleft()
-            if task_id in self._watched:
-                self._reading.add(task_id)
-                steps.append(SendTask(Purpose.POLL, TASKS_GET, {"taskId": task_id}))
+        steps: list[Step] = [
+            SendTask(Purpose.POLL, TASKS_GET, {"taskId": task_id}) for task_id in self._reads.take(now_ms)
+        ]
         is_due = self._listen_at_ms is not None and self._listen_at_ms <= now_ms
-        if is_due and not self._reading:
+        if is_due and self._reads.is_idle:
             steps.append(self._listen())
         return steps
 
-    def _read(self, task_id: TaskId, reply: Succeeded | RemoteError | Silent | StreamLost) -> list[Step]:
-        self._reading.discard(task_id)
+    def _read(self, task_id: TaskId, reply: Succeeded | RemoteError | Silent | StreamLost, now_ms: int) -> list[Step]:
+        self._reads.finished(task_id)
         match reply:
             case Succeeded(_, result):
-                state = read_state(result, self._config.lenient)
-                if isinstance(state, StateProblem):
-                    return [self._invalid(state.reason, TASKS_GET)]
-                if state.task.task_id != task_id:
-                    return [self._invalid(f"it describes task {state.task.task_id[:80]!r}", TASKS_GET)]
-                return self._saw(state)
+                self._budget.read_succeeded()
+                return self._read_state(task_id, result, now_ms)
+            case RemoteError(code=code) if code == INVALID_PARAMS and task_id in self._watched:
+                # The request says nothing but the id: it is the task that is not there.
+                self._leave(task_id)
+                return [Drop(task_id), *self._end_if_over()]
             case RemoteError(code=code, message=message):
-                # If the server no longer knows it, the next acknowledgement says so.
-                return [Warn(f"task {task_id!r} could not be read: error {code}: {message}")]
+                reason = f"error {code}: {message}"
             case Silent():
                 reason = "the server did not answer tasks/get in time"
+                self._reads.nothing_gets_through(now_ms)
             case StreamLost(_, reason):
-                pass
-        # Nothing gets through; the others would only fail, too. The next listen shows every state anew.
-        self._to_read.clear()
-        return [Warn(f"task {task_id!r} could not be read: {reason}")]
+                self._reads.nothing_gets_through(now_ms)
+        if task_id in self._watched:
+            self._reads.read_failed(task_id, now_ms)
+        return [Note(f"task {task_id!r} could not be read: {reason}")]
+
+    def _read_state(self, task_id: TaskId, result: JSONObject, now_ms: int) -> list[Step]:
+        state = read_state(result, self._config.lenient)
+        if isinstance(state, StateProblem):
+            return [self._invalid(state.reason, TASKS_GET, task_id)]
+        if state.task.task_id != task_id:
+            return [self._invalid(f"it describes task {state.task.task_id[:80]!r}", TASKS_GET, task_id)]
+        if task_id in self._not_agreed:
+            return []
+        return self._saw(state, now_ms, TASKS_GET)
+
+    def _leave(self, task_id: TaskId) -> None:
+        """The server does not tell of this task, or no longer."""
+        del self._watched[task_id]
+        self._not_agreed[task_id] = None
+        self._reads.forget(task_id)
 
     # --- states
 
-    def _saw(self, state: State) -> list[Step]:
+    def _saw(self, state: State, now_ms: int, method: str) -> list[Step]:
         task = state.task
-        steps: list[Step] = [
-            Warn(f"task {task.task_id!r}: {text}") for text in state.warnings if text not in self._warned
-        ]
-        self._warned.update(state.warnings)
-        if self._present is not None:
-            self._present.unseen.discard(task.task_id)
+        steps: list[Step] = [Warn(f"task {task.task_id!r}: {text}") for text in self._warned.new(state.warnings)]
+        if task.task_id in self._watched:
+            self._reads.saw(task, now_ms)
         newest = self._newest.get(task.task_id)
         if task == newest:
             return steps
         if newest is not None and is_older(task, newest):
             if newest.is_terminal and task.is_terminal and newest.status is not task.status:
                 text = f"task {task.task_id!r} was {newest.status.value} at first and is {task.status.value} now"
-                return [*steps, self._invalid(text)]
+                return [*steps, self._invalid(text, method, task.task_id)]
             return [*steps, Warn(f"task {task.task_id!r}: a sighting older than the newest one was dropped")]
+        # Questions are for whoever made the call: here they are only shown, whatever kind they are of.
+        problem = problem_with_contents(task, None, self._config.limits)
+        if problem is not None:
+            return [*steps, self._invalid(f"task {task.task_id!r}: {problem}", method, task.task_id)]
         self._newest[task.task_id] = task
         if self._present is not None:
             self._present.brought = True
         steps.append(Show(task))
         if task.is_terminal and task.task_id in self._watched:
             del self._watched[task.task_id]
+            self._reads.forget(task.task_id)
             self._ended.append(task)
             steps += self._end_if_over()
         return steps
@@ -320,8 +337,8 @@ class Listening:
             return []
         return [End(ListenEnded(tasks=tuple(self._ended), not_agreed=tuple(self._not_agreed)))]
 
-    def _invalid(self, reason: str, method: str = LISTEN) -> End:
-        return End(InvalidResponse(reason=reason, method=method))
+    def _invalid(self, reason: str, method: str = LISTEN, task_id: TaskId | None = None) -> End:
+        return End(InvalidResponse(reason=reason, method=method, task_id=task_id))
 
 
 def _lists_of(agreed: SubscriptionFilter) -> list[ListKind]:

@@ -217,7 +217,7 @@ class TaskOverdue:
 
 @attrs.frozen(kw_only=True, slots=True)
 class TaskUnreachable:
-    """Polls failed too often in a row. The task may run on.
+    """Polls failed too often in a row, and for too long. The task may run on.
 
     Args:
         reason: how the last one failed.
@@ -229,15 +229,26 @@ class TaskUnreachable:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ListenEnded:
-    """Nothing is left to listen to: every watched task has ended or was not agreed to.
+    """Nothing is left to listen to: every watched task has ended, was not agreed to, or is gone.
 
     Args:
         tasks: the last states, in the order in which the tasks ended.
-        not_agreed: tasks that the server does not know, or not for this caller.
+        not_agreed: tasks that the server does not know, or no longer, or not for this caller.
     """
 
     tasks: tuple[DetailedTask, ...]
     not_agreed: tuple[TaskId, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NotAcknowledged:
+    """The server did not acknowledge the subscription in time; its tasks can be polled.
+
+    Args:
+        waited_ms: for the acknowledgement.
+    """
+
+    waited_ms: int
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -267,5 +278,6 @@ Outcome: TypeAlias = (
     | TaskOverdue
     | TaskUnreachable
     | ListenEnded
+    | NotAcknowledged
     | NoSubscriptions
 )

@@ -18,6 +18,7 @@ from mcp_tasks_core.tasks import Task
 from mcp_tasks_core.wire.timestamps import read_timestamp
 
 _DURATIONS: Final = ("ttlMs", "pollIntervalMs")
+_DOUBLINGS_MAX: Final = 32  # more than lie between any two sensible bounds
 
 
 def with_exact_durations(raw: Mapping[str, Any]) -> tuple[JSONObject, list[str]]:
@@ -65,7 +66,7 @@ class PollSchedule:
 
     Args:
         next_poll_ms: ``None`` while a poll is on its way.
-        failures: polls in a row that failed in passing.
+        failures: polls in a row that failed in passing; 0 begins anew.
         stuck: polls in a row that said input_required without a question.
     """
 
@@ -76,6 +77,7 @@ class PollSchedule:
     stuck: int = 0
     _created_ms: int | None = None
     _ttl_ms: int | None = None
+    _failing_since_ms: int = 0
 
     def see(self, task: Task, now_ms: int) -> None:
         """Take interval and time to live from the newest state, and plan the next poll."""
@@ -88,8 +90,20 @@ class PollSchedule:
         self.plan(now_ms)
 
     def plan(self, now_ms: int) -> None:
-        """The next poll comes one interval from now."""
-        self.next_poll_ms = now_ms + self.interval
+        """The next poll comes one interval from now; after failures it takes longer each time."""
+        wait_ms = self.interval
+        if self.failures:
+            doublings = min(self.failures - 1, _DOUBLINGS_MAX)
+            backoff_ms = min(self.limits.poll_backoff_ms << doublings, self.limits.poll_backoff_ms_max)
+            wait_ms = max(wait_ms, backoff_ms)
+        self.next_poll_ms = now_ms + wait_ms
+
+    def fail(self, now_ms: int) -> int:
+        """A poll failed in passing; says for how long they have by now, in milliseconds."""
+        if not self.failures:
+            self._failing_since_ms = now_ms
+        self.failures += 1
+        return now_ms - self._failing_since_ms
 
     @property
     def overdue_ms(self) -> int | None:

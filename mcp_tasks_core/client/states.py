@@ -5,14 +5,18 @@ Source: tasks, Task Creation and Task Polling; tools, Tool Result.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import attrs
 
+from mcp_tasks_core.capabilities import ClientCapabilities
 from mcp_tasks_core.client.calls import task_id_of
+from mcp_tasks_core.client.inputs import problem_with_requests
 from mcp_tasks_core.client.polling import with_exact_durations
 from mcp_tasks_core.identifiers import JSONObject, TaskId
-from mcp_tasks_core.tasks import DetailedTask, Task
+from mcp_tasks_core.limits import Limits
+from mcp_tasks_core.tasks import CompletedTask, DetailedTask, InputRequiredTask, Task
 from mcp_tasks_core.wire.converter import DecodeError, decode
 from mcp_tasks_core.wire.tasks import decode_create_task_result, decode_get_task_result, decode_task_notification
 from mcp_tasks_core.wire.tools import CallToolResult
@@ -93,3 +97,39 @@ def problem_with_tool_result(result: JSONObject) -> str | None:
     except DecodeError as error:
         return str(error)
     return None
+
+
+def problem_with_contents(task: DetailedTask, capabilities: ClientCapabilities | None, limits: Limits) -> str | None:
+    """What is wrong inside a state that can be read: its result, or its questions; ``None`` if nothing is.
+
+    Args:
+        capabilities: ``None`` where questions of any kind are taken, for nobody here answers them.
+    """
+    match task:
+        case CompletedTask(result=result):
+            problem = problem_with_tool_result(result)
+            return None if problem is None else f"the result of the task: {problem}"
+        case InputRequiredTask(input_requests=requests):
+            return problem_with_requests(dict(requests), capabilities, limits)
+        case _:
+            return None
+
+
+class WarnedOnce:
+    """Picks out the warnings that were not given yet, up to a number: a server's values may stand in them.
+
+    Args:
+        warnings_max: how many are kept and given at most.
+    """
+
+    def __init__(self, warnings_max: int) -> None:
+        self._warnings_max = warnings_max
+        self._given: set[str] = set()
+
+    def new(self, warnings: Iterable[str]) -> list[str]:
+        new = []
+        for text in warnings:
+            if text not in self._given and len(self._given) < self._warnings_max:
+                self._given.add(text)
+                new.append(text)
+        return new

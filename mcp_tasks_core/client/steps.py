@@ -48,6 +48,13 @@ class Agree:
 
 
 @attrs.frozen(slots=True)
+class Drop:
+    """A task that was listened to is not told of any longer."""
+
+    task_id: TaskId
+
+
+@attrs.frozen(slots=True)
 class TellListChange:
     kind: ListKind
 
@@ -63,10 +70,19 @@ class Warn:
 
 
 @attrs.frozen(slots=True)
+class Note:
+    """Something for the log that nobody needs to see, such as each of many attempts."""
+
+    message: str
+
+
+@attrs.frozen(slots=True)
 class End:
     """It is over. Requests of it that are in flight are given up."""
 
     outcome: Outcome
 
 
-Step: TypeAlias = SendTask | Ask | Withdraw | Show | Agree | TellListChange | TellResourceUpdate | Warn | End
+Step: TypeAlias = (
+    SendTask | Ask | Withdraw | Show | Agree | Drop | TellListChange | TellResourceUpdate | Warn | Note | End
+)

@@ -23,7 +23,7 @@ from mcp_tasks_core.client.calls import (
     Succeeded,
 )
 from mcp_tasks_core.client.config import ClientConfig
-from mcp_tasks_core.client.inputs import InputLedger, InputStage, problem_with_requests
+from mcp_tasks_core.client.inputs import InputLedger, InputStage
 from mcp_tasks_core.client.outcomes import (
     Cancelled,
     DetachedFromTask,
@@ -39,8 +39,8 @@ from mcp_tasks_core.client.outcomes import (
     UnsupportedVersion,
 )
 from mcp_tasks_core.client.polling import PollSchedule, is_older
-from mcp_tasks_core.client.states import StateProblem, problem_with_tool_result, read_state
-from mcp_tasks_core.client.steps import Ask, End, SendTask, Show, Step, Warn, Withdraw
+from mcp_tasks_core.client.states import StateProblem, WarnedOnce, problem_with_contents, read_state
+from mcp_tasks_core.client.steps import Ask, End, Note, SendTask, Show, Step, Warn, Withdraw
 from mcp_tasks_core.errors import INTERNAL_ERROR
 from mcp_tasks_core.identifiers import InputKey, JSONObject, TaskId
 from mcp_tasks_core.tasks import CancelledTask, CompletedTask, DetailedTask, FailedTask, InputRequiredTask, Task
@@ -67,7 +67,7 @@ class TaskWatch:
         self._update_keys: tuple[InputKey, ...] = ()
         self._cancel_sent = False
         self._waits_for_end = True
-        self._warned: set[str] = set()
+        self._warned = WarnedOnce(self._limits.state_warnings_max)
 
     @property
     def cancel_sent(self) -> bool:
@@ -149,8 +149,8 @@ class TaskWatch:
                 return self._saw(result, now_ms)
             case Silent():
                 return self._poll_failed("the server did not answer tasks/get in time", now_ms)
-            case StreamLost(_, reason):
-                return self._poll_failed(reason, now_ms)
+            case StreamLost(_, reason, _, refused):
+                return self._poll_failed(reason, now_ms, is_refused=refused)
             case RemoteError(code=code) if code == INTERNAL_ERROR:
                 return self._poll_failed(reply.message, now_ms, reply)
             case RemoteError() | InvalidResponse():
@@ -158,27 +158,36 @@ class TaskWatch:
             case UnsupportedVersion():
                 return [End(reply)]
 
-    def _poll_failed(self, reason: str, now_ms: int, error: RemoteError | None = None) -> list[Step]:
-        """tasks/get only reads, so it may be sent again; but not for ever."""
-        self._schedule.failures += 1
-        if self._schedule.failures >= self._limits.poll_failures_max:
+    def _poll_failed(
+        self, reason: str, now_ms: int, error: RemoteError | None = None, *, is_refused: bool = False
+    ) -> list[Step]:
+        """tasks/get only reads, so it may be sent again; but not for ever.
+
+        Args:
+            is_refused: the server is there and turned the request away: waiting for it to come back is of no use.
+        """
+        lasted_ms = self._schedule.fail(now_ms)
+        is_long = is_refused or lasted_ms >= self._limits.poll_failing_ms
+        if is_long and self._schedule.failures >= self._limits.poll_failures_max:
             if error is not None:
                 return [End(attrs.evolve(error, task_id=self.task_id))]
             return [End(TaskUnreachable(task_id=self.task_id, reason=reason))]
         self._plan(now_ms)
-        return [self._warn(f"a poll failed and is repeated: {reason}")]
+        if self._schedule.failures > 1:
+            return [Note(f"task {self.task_id!r}: poll {self._schedule.failures} in a row failed: {reason}")]
+        return [self._warn(f"cannot be read, retrying: {reason}")]
 
     def _plan(self, now_ms: int) -> None:
         if self._waits_for_end:
             self._schedule.plan(now_ms)
 
     def _saw(self, result: JSONObject, now_ms: int) -> list[Step]:
+        steps: list[Step] = [self._warn("can be read again")] if self._schedule.failures else []
         self._schedule.failures = 0
         state = read_state(result, self._config.lenient)
         if isinstance(state, StateProblem):
-            return [End(self._invalid(state.reason))]
-        steps: list[Step] = [self._warn(text) for text in state.warnings if text not in self._warned]
-        self._warned.update(state.warnings)
+            return [*steps, End(self._invalid(state.reason))]
+        steps += [self._warn(text) for text in self._warned.new(state.warnings)]
         task = state.task
         if task.task_id != self.task_id:
             return [*steps, End(self._invalid(f"it describes task {task.task_id!r}"))]
@@ -188,6 +197,10 @@ class TaskWatch:
                 return [*steps, order]
             self._plan(now_ms)
             return [*steps, order]
+        declared = ClientCapabilities(self._config.capabilities)
+        problem = problem_with_contents(task, declared, self._config.limits)
+        if problem is not None:
+            return [*steps, End(self._invalid(problem))]
         if task != self._newest:
             steps.append(Show(task))
         self._newest = task
@@ -211,9 +224,6 @@ class TaskWatch:
     def _act_on(self, task: DetailedTask) -> list[Step]:
         match task:
             case CompletedTask():
-                problem = problem_with_tool_result(task.result)
-                if problem is not None:
-                    return [End(self._invalid(f"the result of the task: {problem}"))]
                 return [End(ToolResult(task.result, task.task_id))]
             case FailedTask():
                 return [End(TaskFailed(task))]
@@ -244,10 +254,6 @@ class TaskWatch:
 
     def _asked(self, task: InputRequiredTask) -> list[Step]:
         requests = task.input_requests
-        declared = ClientCapabilities(self._config.capabilities)
-        problem = problem_with_requests(dict(requests), declared, self._config.limits)
-        if problem is not None:
-            return [End(self._invalid(problem))]
         steps: list[Step] = [
             self._warn(f"the question {key!r} was given a second meaning, which is ignored")
             for key in self._inputs.changed(requests)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mcp_tasks_core.capabilities import META_SUBSCRIPTION_ID
 from mcp_tasks_core.client.calls import LISTEN
 from mcp_tasks_core.client.config import ClientConfig, TransportKind
-from mcp_tasks_core.client.effects import ClientEffect, Frame, OperationEnded, Report
+from mcp_tasks_core.client.effects import ClientEffect, Frame, OperationEnded, Report, Severity
 from mcp_tasks_core.client.events import CallId, ClientEvent, MessageReceived, OperationId, Ticked
 from mcp_tasks_core.client.outcomes import Outcome
 from mcp_tasks_core.client.protocol import ClientProtocol
@@ -119,6 +119,11 @@ class ClientBench:
     def reports(self) -> list[str]:
         """The texts for the log so far."""
         return [report.message for report in self.seen(Report)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of them that people are to see."""
+        return [report.message for report in self.seen(Report) if report.severity is Severity.WARNING]
 
 
 def wire_task(status: str = "working", *, updated_s: int = 0, **members: Any) -> JSONObject:

@@ -49,6 +49,7 @@ from mcp_tasks_core.client.outcomes import (
     Disconnected,
     InvalidResponse,
     ListenEnded,
+    NotAcknowledged,
     TimedOut,
 )
 from mcp_tasks_core.errors import LocalProtocolError
@@ -535,7 +536,7 @@ def test_silence_before_the_acknowledgement_ends_it_and_silence_after_it_never_d
     bench.pass_time(LIMITS.listen_ack_timeout_ms - 1)
     assert bench.outcome(silent) is None
     bench.pass_time(1)
-    assert bench.outcome(silent) == TimedOut(method=LISTEN)
+    assert bench.outcome(silent) == NotAcknowledged(waited_ms=LIMITS.listen_ack_timeout_ms)
     assert len(bench.requests(CANCELLED)) == 1
     patient = listen(bench, "t-1")
     bench.acknowledge()
@@ -543,6 +544,7 @@ def test_silence_before_the_acknowledgement_ends_it_and_silence_after_it_never_d
     bench.pass_time(24 * 3_600_000)
     assert bench.outcome(patient) is None
     assert len(bench.requests(LISTEN)) == 2
+    assert bench.warnings == []
 
 
 # --- first states
@@ -567,5 +569,5 @@ def test_where_every_first_state_came_nothing_is_read() -> None:
     listen(bench, "t-1")
     bench.acknowledge()
     state(bench)
-    bench.pass_time(600_000)
+    bench.pass_time(LIMITS.listen_reread_ms - 1)
     assert bench.requests("tasks/get") == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from core.client_listens import (
     HTTP,
     LIMITS,
     LISTEN,
+    RESOURCE_UPDATED,
     RESULT,
     T1,
     TOOLS_CHANGED,
@@ -31,6 +31,7 @@ from mcp_tasks_core.client.effects import (
     ListenAcknowledged,
     OperationEnded,
     ResourceUpdateObserved,
+    TaskDropped,
 )
 from mcp_tasks_core.client.events import (
     CallId,
@@ -118,26 +119,32 @@ def test_a_task_that_is_gone_when_it_is_listened_to_again_is_told_by_the_acknowl
     operation = listen(bench, "t-1")
     bench.acknowledge()
     cut(bench)
-    bench.refuse("tasks/get", -32602, "Task not found")
+    bench.refuse("tasks/get", -32603, "busy")
     assert bench.outcome(operation) is None
     bench.pass_time(LIMITS.listen_backoff_ms)
     bench.acknowledge(taskIds=[])
     assert bench.seen(ListenAcknowledged)[-1].not_agreed == ("t-1",)
+    assert bench.seen(TaskDropped) == [TaskDropped(operation, T1)]
     assert bench.outcome(operation) == ListenEnded(tasks=(), not_agreed=(T1,))
+
+
+def next_listen(bench: ClientBench) -> int:
+    """Let time pass up to the next listen; how long that took."""
+    before, begun_ms = len(bench.requests(LISTEN)), bench.now_ms
+    while len(bench.requests(LISTEN)) == before:
+        assert bench.protocol.deadline is not None
+        bench.pass_time(bench.protocol.deadline - bench.now_ms)
+    return bench.now_ms - begun_ms
 
 
 def fail_listens(bench: ClientBench, operation: OperationId, fail: Callable[[ClientBench], object] = cut) -> list[int]:
     """End every listen at once until it is given up; the waits between them."""
-    moments = [bench.now_ms]
+    waits: list[int] = []
     while True:
         fail(bench)
         if bench.outcome(operation) is not None:
-            return [later - earlier for earlier, later in itertools.pairwise(moments)]
-        before = len(bench.requests(LISTEN))
-        while len(bench.requests(LISTEN)) == before:
-            assert bench.protocol.deadline is not None
-            bench.pass_time(bench.protocol.deadline - bench.now_ms)
-        moments.append(bench.now_ms)
+            return waits
+        waits.append(next_listen(bench))
 
 
 @pytest.mark.spec("P7")
@@ -159,16 +166,86 @@ def test_random_numbers_of_the_caller_take_up_to_half_of_each_wait() -> None:
 
 
 @pytest.mark.spec("P7")
-def test_a_listen_that_brought_something_starts_the_budget_anew() -> None:
+def test_a_listen_that_brought_a_new_state_is_no_failure_and_yet_short_streams_are_asked_for_ever_more_slowly() -> None:
     bench = ClientBench(HTTP)
-    operation = listen(bench, tools=True)
-    for _ in range(LIMITS.listen_failures_max * 3):
+    operation = listen(bench, "t-1")
+    gaps = []
+    for second in range(LIMITS.listen_failures_max * 3):
+        bench.acknowledge()
+        state(bench, updated_s=second)
+        cut(bench)
+        bench.answer("tasks/get", wire_task(updated_s=second))
+        gaps.append(next_listen(bench))
+    assert bench.outcome(operation) is None
+    assert gaps[:8] == [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+
+
+@pytest.mark.spec("P7")
+@pytest.mark.parametrize("how", ["cut", "result"])
+def test_what_is_told_of_no_task_does_not_start_the_budget_anew(how: str) -> None:
+    bench = ClientBench(HTTP)
+    operation = listen(bench, tools=True, resource_uris=("file:///a",))
+
+    def tell_and_end(bench: ClientBench) -> None:
         bench.acknowledge()
         bench.tell(TOOLS_CHANGED)
-        cut(bench)
-        bench.pass_time(LIMITS.listen_backoff_ms)
+        bench.tell(RESOURCE_UPDATED, uri="file:///a")
+        if how == "cut":
+            cut(bench)
+        else:
+            bench.end_listen()
+
+    assert fail_listens(bench, operation, tell_and_end) == [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
+    assert_over_for_good(bench)
+
+
+@pytest.mark.spec("P7", "D22")
+def test_short_streams_that_end_in_good_order_are_no_failure_while_the_tasks_can_be_read() -> None:
+    bench = ClientBench()
+    operation = listen(bench, "t-1")
+    gaps = []
+    for _ in range(LIMITS.listen_failures_max * 3):
+        bench.acknowledge()
+        bench.end_listen()
+        bench.answer("tasks/get", wire_task(pollIntervalMs=3_000))
+        gaps.append(next_listen(bench))
     assert bench.outcome(operation) is None
-    assert fail_listens(bench, operation)[:2] == [500, 1_000]
+    assert gaps == [500] + [3_000] * (len(gaps) - 1)
+    assert bench.warnings == []
+
+
+@pytest.mark.spec("P7", "D22")
+def test_short_streams_that_end_in_good_order_are_failures_when_no_task_can_be_read_either() -> None:
+    bench = ClientBench()
+    operation = listen(bench, "t-1")
+
+    def end_at_once(bench: ClientBench) -> None:
+        bench.acknowledge()
+        bench.end_listen()
+        if bench.outcome(operation) is None:
+            bench.refuse("tasks/get", -32603, "no")
+
+    fail_listens(bench, operation, end_at_once)
+    assert bench.outcome(operation) == Disconnected(reason="the server ended the subscription")
+    assert len(bench.requests(LISTEN)) == LIMITS.listen_failures_max
+
+
+def test_a_loss_is_told_once_however_many_attempts_it_takes_and_so_is_its_end() -> None:
+    bench = ClientBench(HTTP)
+    listen(bench, "t-1")
+    bench.acknowledge()
+    state(bench)
+    cut(bench)
+    for _ in range(3):
+        bench.feed(StreamEnded(CallId(bench.requests("tasks/get")[-1]["id"]), "no route"))
+        next_listen(bench)
+        cut(bench)
+    assert bench.warnings == ["lost the subscription, retrying: the connection ended"]
+    assert len(bench.reports) > 6
+    bench.feed(StreamEnded(CallId(bench.requests("tasks/get")[-1]["id"]), "no route"))
+    next_listen(bench)
+    bench.acknowledge()
+    assert bench.warnings[1:] == ["listening again"]
 
 
 @pytest.mark.spec("P7")
@@ -196,7 +273,7 @@ def test_a_server_that_limits_how_long_a_subscription_lasts_is_listened_to_for_e
         bench.pass_time(LIMITS.listen_backoff_ms)
     assert bench.outcome(operation) is None
     assert len(bench.requests(LISTEN)) == LIMITS.listen_failures_max * 3 + 1
-    assert bench.reports == []
+    assert bench.warnings == []
 
 
 def test_a_server_that_ends_every_subscription_at_once_is_given_up() -> None:
@@ -208,7 +285,7 @@ def test_a_server_that_ends_every_subscription_at_once_is_given_up() -> None:
         bench.end_listen()
 
     fail_listens(bench, operation, end_at_once)
-    assert "asked for again in 500 ms: the server ended the subscription" in bench.reports[0]
+    assert bench.warnings[0] == "lost the subscription, retrying: the server ended the subscription"
     assert bench.outcome(operation) == Disconnected(reason="the server ended the subscription")
     assert len(bench.requests(LISTEN)) == LIMITS.listen_failures_max
 
@@ -360,6 +437,25 @@ def test_an_error_that_says_so_is_retried_within_the_budget() -> None:
     fail_listens(bench, operation, lambda bench: bench.refuse(LISTEN, -32603, "busy", {"retryable": True}))
     assert isinstance(bench.outcome(operation), RemoteError)
     assert len(bench.requests(LISTEN)) == LIMITS.listen_failures_max
+
+
+@pytest.mark.spec("P7")
+def test_an_internal_error_is_retried_within_the_budget_where_the_server_had_agreed_before() -> None:
+    bench = ClientBench(HTTP)
+    operation = listen(bench, tools=True)
+    bench.acknowledge()
+    cut(bench)
+    next_listen(bench)
+    bench.refuse(LISTEN, -32603, "starting")
+    assert bench.outcome(operation) is None
+    next_listen(bench)
+    bench.acknowledge()
+    bench.pass_time(LIMITS.listen_steady_ms)
+    cut(bench)
+    next_listen(bench)
+    fail_listens(bench, operation, lambda bench: bench.refuse(LISTEN, -32603, "starting"))
+    assert isinstance(bench.outcome(operation), RemoteError)
+    assert_over_for_good(bench)
 
 
 def test_an_error_after_the_acknowledgement_is_not_taken_for_a_server_without_subscriptions() -> None:

@@ -341,7 +341,8 @@ def test_a_terminal_status_that_changes_is_an_invalid_response() -> None:
 
 @pytest.mark.spec("P9")
 def test_a_poll_that_is_lost_is_repeated_and_the_count_of_failures_starts_anew() -> None:
-    bench = ClientBench(ClientConfig(client_limits=ClientLimits(task_request_timeout_ms=500, poll_failures_max=2)))
+    limits = ClientLimits(task_request_timeout_ms=500, poll_failures_max=2, poll_failing_ms=1_500)
+    bench = ClientBench(ClientConfig(client_limits=limits))
     operation = start(bench)
     for _ in range(3):
         bench.pass_time(1_500)
@@ -355,7 +356,7 @@ def test_a_poll_that_is_lost_is_repeated_and_the_count_of_failures_starts_anew()
 
 
 def test_an_internal_error_on_a_poll_passes_and_other_errors_end_the_watch() -> None:
-    bench = ClientBench(ClientConfig(client_limits=ClientLimits(poll_failures_max=2)))
+    bench = ClientBench(ClientConfig(client_limits=ClientLimits(poll_failures_max=2, poll_failing_ms=1_000)))
     passing, gone = start(bench), start(bench)
     bench.pass_time(1_000)
     first, second = bench.requests("tasks/get")
@@ -368,6 +369,91 @@ def test_an_internal_error_on_a_poll_passes_and_other_errors_end_the_watch() -> 
     bench.pass_time(1_000)
     bench.refuse("tasks/get", -32603, "Task not found")
     assert bench.outcome(passing) == RemoteError(code=-32603, **expected)  # type: ignore[arg-type]
+
+
+def fail_polls(bench: ClientBench, operation: OperationId, **members: Any) -> list[int]:
+    """End every poll at once until the task is given up; the waits between them."""
+    waits: list[int] = []
+    while True:
+        bench.feed(StreamEnded(CallId(bench.requests("tasks/get")[-1]["id"]), "refused", **members))
+        if bench.outcome(operation) is not None:
+            return waits
+        begun_ms, before = bench.now_ms, len(bench.requests("tasks/get"))
+        while len(bench.requests("tasks/get")) == before:
+            assert bench.protocol.deadline is not None
+            bench.pass_time(bench.protocol.deadline - bench.now_ms)
+        waits.append(bench.now_ms - begun_ms)
+
+
+@pytest.mark.spec("P1", "P9")
+def test_polls_that_fail_at_once_outlive_a_restart_and_are_not_repeated_for_ever() -> None:
+    bench = ClientBench(ClientConfig(transport=TransportKind.PER_REQUEST))
+    operation = observe(bench)
+    assert fail_polls(bench, operation) == [1_000, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
+    assert bench.outcome(operation) == TaskUnreachable(task_id=TaskId("t-1"), reason="refused")
+    assert bench.warnings == ["task 't-1': cannot be read, retrying: refused"]
+    assert bench.protocol.deadline is None
+
+
+@pytest.mark.spec("P1")
+def test_polls_that_fail_keep_to_the_servers_interval_however_long_it_is() -> None:
+    bench = ClientBench(ClientConfig(transport=TransportKind.PER_REQUEST))
+    operation = observe(bench)
+    bench.answer("tasks/get", wire_task(pollIntervalMs=40_000))
+    bench.pass_time(40_000)
+    assert fail_polls(bench, operation) == [40_000] * (ClientLimits().poll_failures_max - 1)
+
+
+def test_polls_that_the_server_turns_away_are_given_up_by_their_number_alone() -> None:
+    bench = ClientBench(ClientConfig(transport=TransportKind.PER_REQUEST))
+    operation = observe(bench)
+    assert len(fail_polls(bench, operation, refused=True)) == ClientLimits().poll_failures_max - 1
+
+
+def test_a_task_that_can_be_read_again_is_said_to_be_once() -> None:
+    bench = ClientBench(ClientConfig(transport=TransportKind.PER_REQUEST))
+    observe(bench)
+    for _ in range(3):
+        bench.feed(StreamEnded(CallId(bench.requests("tasks/get")[-1]["id"]), "refused"))
+        bench.pass_time(2_000)
+    bench.answer("tasks/get", wire_task())
+    poll_answer(bench)
+    assert bench.warnings == [
+        "task 't-1': cannot be read, retrying: refused",
+        "task 't-1': can be read again",
+    ]
+    assert sum("in a row failed" in report for report in bench.reports) == 2
+
+
+MALFORMED_INSIDE: list[dict[str, Any]] = [
+    wire_task("completed", result={"content": 5}),
+    wire_task("completed", result={"content": None}),
+    wire_task("completed", result={"content": ["text"]}),
+    wire_task("input_required", inputRequests={"q": {"method": "elicitation/create", "params": 5}}),
+    wire_task("input_required", inputRequests={"q": {"method": "elicitation/create", "params": [1]}}),
+    wire_task("input_required", inputRequests={"q": 5}),
+]
+
+
+@pytest.mark.spec("P6")
+@pytest.mark.parametrize("told", MALFORMED_INSIDE)
+def test_a_state_that_is_malformed_inside_is_never_shown(told: dict[str, Any]) -> None:
+    bench = ClientBench(ASKING)
+    operation = observe(bench)
+    bench.answer("tasks/get", told)
+    outcome = bench.outcome(operation)
+    assert isinstance(outcome, InvalidResponse)
+    assert outcome.task_id == "t-1"
+    assert bench.seen(StateObserved) == []
+
+
+def test_warnings_of_one_task_are_bounded_whatever_its_server_writes() -> None:
+    bench = ClientBench()
+    observe(bench)
+    for number in range(100):
+        bench.answer("tasks/get", wire_task(ttlMs=float(1_000_000 + number)))
+        bench.pass_time(1_000)
+    assert len(bench.warnings) == ClientLimits().state_warnings_max
 
 
 def test_the_lost_stream_of_a_poll_is_a_failure_in_passing() -> None:

@@ -31,6 +31,7 @@ from mcp_tasks_core.client.effects import (
     Severity,
     StateObserved,
     TaskCreated,
+    TaskDropped,
     WithdrawInput,
 )
 from mcp_tasks_core.client.events import (
@@ -203,7 +204,7 @@ class ClientConnection:
                 pending = self._pending.get(effect.operation_id)
                 if pending is not None:
                     pending.notice(effect)
-            case ListenAcknowledged() | ListChangeObserved() | ResourceUpdateObserved():
+            case ListenAcknowledged() | TaskDropped() | ListChangeObserved() | ResourceUpdateObserved():
                 subscription = self._subscriptions.get(effect.operation_id)
                 if subscription is not None:
                     subscription.notice(effect)

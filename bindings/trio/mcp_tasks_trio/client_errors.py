@@ -93,6 +93,17 @@ class CallTimedOut(ClientError, TimeoutError):
         self.cancel_sent = cancel_sent
 
 
+class SubscriptionNotAcknowledged(CallTimedOut):
+    """The server did not acknowledge the subscription in time, or something in between holds its stream back.
+
+    Its tasks can be followed with ``observe``, which polls.
+    """
+
+    def __init__(self, waited_ms: int) -> None:
+        super().__init__("subscriptions/listen", None)
+        self.args = (f"the server did not acknowledge the subscription within {waited_ms / 1000:g} s",)
+
+
 class ConnectionLost(ClientError):
     """The connection ended first. A task runs on and can be observed again with ``answered``.
 
@@ -227,7 +238,7 @@ class TaskOverdue(ClientError):
 
 
 class TaskUnreachable(ClientError):
-    """The task could not be read often enough in a row. It may run on."""
+    """The task could not be read for a while, in spite of several polls. It may run on."""
 
     def __init__(self, task_id: TaskId, reason: str) -> None:
         super().__init__(f"task {task_id} cannot be read: {reason}", task_id=task_id)
@@ -257,6 +268,8 @@ def error_for(outcome: Outcome) -> ClientError | None:
             return None
         case outcomes.ListenEnded():
             return None
+        case outcomes.NotAcknowledged(waited_ms=waited_ms):
+            return SubscriptionNotAcknowledged(waited_ms)
         case outcomes.NoSubscriptions(message=message):
             return SubscriptionsUnsupported(message)
         case outcomes.TaskFailed(task):

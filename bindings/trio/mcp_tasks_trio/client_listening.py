@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from mcp_tasks_core.client import effects
 from mcp_tasks_core.client.effects import (
     ListChangeObserved,
     ListenAcknowledged,
@@ -37,7 +38,10 @@ _PARTS_MAX: Final = 1_000
 class ListChange:
     """The server's list of tools, prompts or resources has changed, or may have while nobody listened."""
 
-    kind: ListKind
+    kind: ListKind = attrs.field(repr=str)
+
+    def __str__(self) -> str:
+        return f"the list of {self.kind.value} has changed"
 
 
 @attrs.frozen(slots=True)
@@ -50,6 +54,9 @@ class ResourceUpdate:
 
     uri: str
 
+    def __str__(self) -> str:
+        return f"resource {self.uri!r} has changed"
+
 
 @attrs.frozen(slots=True)
 class TaskDropped:
@@ -60,10 +67,18 @@ class TaskDropped:
 
     task_id: TaskId
 
+    def __str__(self) -> str:
+        return f"task {self.task_id!r} is unknown to the server, or not for this client"
+
 
 Change: TypeAlias = DetailedTask | ListChange | ResourceUpdate | TaskDropped
 SubscriptionNotice: TypeAlias = (
-    ListenAcknowledged | StateObserved | ListChangeObserved | ResourceUpdateObserved | OperationEnded
+    ListenAcknowledged
+    | StateObserved
+    | effects.TaskDropped
+    | ListChangeObserved
+    | ResourceUpdateObserved
+    | OperationEnded
 )
 
 
@@ -80,7 +95,7 @@ class Subscription:
         self._client = client
         self._operation_id = operation_id
         self._agreed: SubscriptionFilter | None = None
-        self._not_agreed: tuple[TaskId, ...] = ()
+        self._not_agreed: dict[TaskId, None] = {}
         self._tasks: dict[str, DetailedTask] = {}
         self._news: dict[tuple[str, Hashable], Change] = {}
         self._parts = 0
@@ -95,8 +110,11 @@ class Subscription:
 
     @property
     def not_agreed(self) -> tuple[TaskId, ...]:
-        """Tasks that the server does not know, or not for this caller. Some may be added when it was interrupted."""
-        return self._not_agreed
+        """Tasks that the server does not know, or not for this caller.
+
+        Some may be added later; a ``TaskDropped`` says so at once.
+        """
+        return tuple(self._not_agreed)
 
     @property
     def tasks(self) -> Mapping[str, DetailedTask]:
@@ -113,10 +131,13 @@ class Subscription:
         match notice:
             case ListenAcknowledged(agreed=agreed, not_agreed=not_agreed):
                 self._agreed = agreed
-                self._not_agreed += not_agreed
+                self._not_agreed |= dict.fromkeys(not_agreed)
             case StateObserved(_, task):
                 self._tasks[task.task_id] = task
                 self._news["task", task.task_id] = task
+            case effects.TaskDropped(_, task_id):
+                self._not_agreed[task_id] = None
+                self._news["dropped", task_id] = TaskDropped(task_id)
             case ListChangeObserved(_, kind):
                 self._news["list", kind] = ListChange(kind)
             case ResourceUpdateObserved(_, uri):
