@@ -102,6 +102,7 @@ class ConnectionPool:
         self._ssl = ssl_context
         self._unix_socket = unix_socket
         self._limits = limits
+        self.connections_max = connections_max
         self._slots = anyio.Semaphore(connections_max)
         self._listen_slots = anyio.Semaphore(connections_max)
         self._task_slots = anyio.Semaphore(max(2, connections_max // 4))

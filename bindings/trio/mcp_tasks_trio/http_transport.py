@@ -12,7 +12,8 @@ import contextlib
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -24,10 +25,10 @@ from mcp_tasks_core.client.effects import Frame
 from mcp_tasks_core.client.events import CallId, ConnectionLost, MessageReceived, StreamEnded
 from mcp_tasks_core.errors import HEADER_MISMATCH, LocalProtocolError
 from mcp_tasks_core.wire.headers import NAME_MEMBERS, HeaderParameter, HeaderValueError, routing_headers
-from mcp_tasks_http import EndKind, HttpClientEvent, RefusalKind, Refused, ReplyReceived, ResponseEnded
+from mcp_tasks_http import EndKind, HttpClientEvent, Refused, ReplyReceived, ResponseEnded
 from mcp_tasks_trio.client import Client
-from mcp_tasks_trio.client_errors import ClientError, Forbidden, HttpError, InvalidResponse, Unauthorized
-from mcp_tasks_trio.client_errors import ConnectionLost as ConnectionLostError
+from mcp_tasks_trio.client_errors import ClientError
+from mcp_tasks_trio.http_failures import HttpCall, failure_of, said_of_path, turned_away
 from mcp_tasks_trio.http_pool import ConnectionPool, PooledConnection
 
 HeaderSource: TypeAlias = "Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]"
@@ -47,20 +48,8 @@ _LAST_WORDS: Final = frozenset({"tasks/cancel", "tasks/update"})
 _LAST_WORDS_S: Final = 2.0
 # How long a stream may stay open behind its final answer, before its connection is given up.
 _STREAM_END_S: Final = 1.0
-# Statuses below 500 that may be another one when the same is sent again. Source: RFC 9110; RFC 8470; RFC 6585.
-_PASSING: Final = frozenset({408, 425, 429})
-
-
-class _Call:
-    """One request that is on its way."""
-
-    def __init__(self, frame: Frame, call_id: CallId) -> None:
-        self.frame = frame
-        self.call_id = call_id
-        self.scope = anyio.CancelScope()
-        self.ended: ResponseEnded | Refused | None = None
-        self.mismatch: bytes | None = None  # an answer that says that the headers do not fit
-        self.unread = ""  # how a reply that answered nothing begins
+# How long a subscription waits for a connection of its own. Longer than its last stream may take to end.
+_LISTEN_SLOT_S: Final = 2.0
 
 
 class HttpTransport:
@@ -90,8 +79,8 @@ class HttpTransport:
         self._relist = relist
         self._listen_quiet_s = listen_quiet_s
         self._group: TaskGroup | None = None
-        self._early: list[_Call] = []
-        self._calls: dict[CallId, _Call] = {}
+        self._early: list[HttpCall] = []
+        self._calls: dict[CallId, HttpCall] = {}
         self._one_ended = anyio.Event()
         self._over = anyio.Event()
         self._gone = anyio.Event()
@@ -103,7 +92,7 @@ class HttpTransport:
             return
         if frame.call_id is None:
             raise LocalProtocolError("over HTTP a client sends requests alone")
-        call = _Call(frame, frame.call_id)
+        call = HttpCall(frame, frame.call_id)
         self._calls[call.call_id] = call
         if self._group is None:
             self._early.append(call)
@@ -159,13 +148,13 @@ class HttpTransport:
 
     # --- one request
 
-    async def _carry(self, call: _Call) -> None:
+    async def _carry(self, call: HttpCall) -> None:
         """Send one request and hand on what answers it. Whatever fails is told to its caller alone."""
         failure: ClientError | None = None
         try:
             with call.scope:
                 await self._exchange(call)
-                failure = _failure_of(call)
+                failure = failure_of(call)
         except ClientError as error:
             failure = error
         except Exception as error:
@@ -177,15 +166,15 @@ class HttpTransport:
             self._one_ended.set()
         if self._client.awaits(call.call_id) and not call.scope.cancelled_caught:
             reason = str(failure or "the response ended without an answer")
-            self._client.feed(StreamEnded(call.call_id, reason, failure, _turned_away(call, failure)))
+            self._client.feed(StreamEnded(call.call_id, reason, failure, turned_away(call, failure)))
 
-    async def _exchange(self, call: _Call) -> None:
+    async def _exchange(self, call: HttpCall) -> None:
         """Send the request; once more where that is safe and may help.
 
         Raises:
             ClientError: it could not be sent.
         """
-        async with self._pool.slot(call.frame.method):
+        async with self._slot(call.frame.method):
             fields = await self._fields(call)
             if await self._attempt(call, fields):
                 call.ended = None
@@ -203,10 +192,31 @@ class HttpTransport:
             self._client.feed(MessageReceived(mismatch, call.call_id))
             return
         call.mismatch, call.ended = None, None
-        async with self._pool.slot(call.frame.method):
+        async with self._slot(call.frame.method):
             await self._attempt(call, again, retried=True)
 
-    async def _attempt(self, call: _Call, fields: Fields, *, fresh: bool = False, retried: bool = False) -> bool:
+    @contextlib.asynccontextmanager
+    async def _slot(self, method: str) -> AsyncIterator[None]:
+        """Wait until one more connection may be used. Subscriptions last, so that there they wait for nothing.
+
+        Raises:
+            LocalProtocolError: there are too many subscriptions.
+        """
+        slot = self._pool.slot(method)
+        with anyio.move_on_after(_LISTEN_SLOT_S if method == LISTEN else math.inf) as patience:
+            await slot.acquire()
+        if patience.cancelled_caught:
+            most = self._pool.connections_max
+            raise LocalProtocolError(
+                f"this client has {most} subscriptions open, and its connections_max, {most}, allows no more: "
+                "end one, listen to more with one subscription, or connect with a higher connections_max"
+            )
+        try:
+            yield
+        finally:
+            slot.release()
+
+    async def _attempt(self, call: HttpCall, fields: Fields, *, fresh: bool = False, retried: bool = False) -> bool:
         """Send it on one connection and read what comes; whether the same may be tried on a fresh one.
 
         Raises:
@@ -233,7 +243,7 @@ class HttpTransport:
         await self._pool.give_back(connection)
         return stale
 
-    async def _read(self, call: _Call, connection: PooledConnection, *, intercept: bool) -> None:
+    async def _read(self, call: HttpCall, connection: PooledConnection, *, intercept: bool) -> None:
         with anyio.CancelScope() as patience:
             while call.ended is None:
                 for event in await self._next_events(call, connection):
@@ -245,7 +255,7 @@ class HttpTransport:
                 if call.ended is None and not self._client.awaits(call.call_id):
                     patience.deadline = min(patience.deadline, anyio.current_time() + _STREAM_END_S)
 
-    async def _next_events(self, call: _Call, connection: PooledConnection) -> Sequence[HttpClientEvent]:
+    async def _next_events(self, call: HttpCall, connection: PooledConnection) -> Sequence[HttpClientEvent]:
         """What came next. Servers send a comment now and then while a subscription is quiet: none means no server."""
         if call.frame.method != LISTEN:
             return await connection.receive()
@@ -255,17 +265,20 @@ class HttpTransport:
         cut = connection.http.connection_lost()
         return [attrs.evolve(event, reason=reason) if isinstance(event, ResponseEnded) else event for event in cut]
 
-    def _take_reply(self, call: _Call, payload: bytes, status: int, *, intercept: bool) -> None:
+    def _take_reply(self, call: HttpCall, payload: bytes, status: int, *, intercept: bool) -> None:
         if intercept and status == 400 and call.frame.method == "tools/call" and _is_mismatch(payload):
             call.mismatch = payload
             return
+        if status == 404 and call.frame.method == "server/discover":
+            call.wrong_path = said_of_path(payload)
+            if call.wrong_path is not None:
+                return
         self._client.feed(MessageReceived(payload, call.call_id))
-        if self._client.awaits(call.call_id):
-            call.unread = payload[:200].decode("utf-8", "replace")
+        call.unread = payload if self._client.awaits(call.call_id) else None
 
     # --- headers
 
-    async def _fields(self, call: _Call) -> list[tuple[str, str]]:
+    async def _fields(self, call: HttpCall) -> list[tuple[str, str]]:
         """The headers of a request.
 
         Raises:
@@ -313,53 +326,3 @@ def _is_mismatch(payload: bytes) -> bool:
         return bool(message["error"]["code"] == HEADER_MISMATCH)
     except (ValueError, TypeError, KeyError, RecursionError):
         return False
-
-
-def _failure_of(call: _Call) -> ClientError | None:
-    """What a response means in which there was no answer; ``None`` where nobody waits for one any more."""
-    ended, method = call.ended, call.frame.method
-    match ended:
-        case None:
-            return None
-        case Refused():
-            return _refusal(ended)
-        case ResponseEnded(kind=EndKind.CUT):
-            return ConnectionLostError(ended.reason)
-        case ResponseEnded(kind=EndKind.ACCEPTED):
-            return InvalidResponse(f"status {ended.status} without a body answers a notification", method, None)
-        case ResponseEnded(kind=EndKind.COMPLETE, status=status) if status is not None and status >= 400:
-            return HttpError(f"{method} was answered with HTTP status {status}", status=status, excerpt=call.unread)
-        case ResponseEnded(kind=EndKind.COMPLETE):
-            what = f" but {call.unread!r}" if call.unread else ""
-            return InvalidResponse(f"the response ended without an answer{what}", method, None)
-        case _:
-            return InvalidResponse(ended.reason, method, None)
-
-
-def _turned_away(call: _Call, failure: ClientError | None) -> bool:
-    """Whether the same request, sent again, would fail in the same way."""
-    match call.ended:
-        case None:
-            return failure is not None and isinstance(failure.__cause__, LocalProtocolError)
-        case Refused(status=status):
-            return status < 500 and status not in _PASSING
-        case ResponseEnded(kind=EndKind.CUT):
-            return False
-        case ResponseEnded(kind=EndKind.COMPLETE, status=status):
-            return status is not None and 400 <= status < 500 and status not in _PASSING
-        case _:
-            return True
-
-
-def _refusal(refused: Refused) -> HttpError:
-    response: dict[str, Any] = {"status": refused.status, "excerpt": refused.excerpt, "fields": dict(refused.fields)}
-    text = f"the server answered with HTTP status {refused.status}, as {refused.kind.value}"
-    match refused.kind:
-        case RefusalKind.UNAUTHORIZED:
-            return Unauthorized(text, refused.challenges, **response)
-        case RefusalKind.FORBIDDEN:
-            return Forbidden(text, refused.challenges, **response)
-        case RefusalKind.REDIRECTED:
-            return HttpError(f"{text}: {refused.get('location') or 'nowhere'}", **response)
-        case _:
-            return HttpError(text, **response)
