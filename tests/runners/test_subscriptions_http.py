@@ -13,7 +13,13 @@ import anyio.lowlevel
 import pytest
 
 from mcp_tasks_core.server.effects import CutStream
-from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamClosed, StreamUnblocked
+from mcp_tasks_core.server.events import (
+    ResourceUpdated,
+    ShutdownBegan,
+    StreamBlocked,
+    StreamClosed,
+    StreamUnblocked,
+)
 from mcp_tasks_http import HttpLimits
 from mcp_tasks_trio import ServerEngine, serving_http
 from runners.certificates import contexts_for_loopback
@@ -173,7 +179,7 @@ def test_over_tls_a_reader_that_stopped_goes_on_where_it_was_and_one_that_stays_
                 received.add((await patient.event())["params"]["uri"])
             await server.until(lambda: server.engine.streams_open == 1)
             assert b'"result"' not in await away.ended()
-            server.engine.begin_shutdown()
+            server.engine.feed(ShutdownBegan())
             assert (await patient.event())["id"] == 1
             assert await patient.chunk() == b""
 

@@ -15,9 +15,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from mcp_tasks_core.access import LOCAL_OWNER
 from mcp_tasks_core.identifiers import TaskId
 from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamUnblocked
 from mcp_tasks_trio import ServerEngine, serve_pipes
+from mcp_tasks_trio.stdio_link import StdioLink
+from runners.http_peer import http_served, post
 from runners.served import CAPABILITIES, Peer, Served, both_loops, message, run, served
 from runners.stage import ACKNOWLEDGED, LONG_URI, SUBSCRIPTION_ID, URI, Stage, Told, fill, filter_of
 
@@ -202,6 +205,67 @@ def test_a_listen_with_nothing_behind_it_is_acknowledged_and_ended(backend: str,
         acknowledged, result, cancelled = map(json.loads, written.splitlines())
         assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": [URI], "taskIds": []}
         assert (result["id"], cancelled["params"]["requestId"]) == ("a", "a")
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S5")
+def test_the_end_of_one_pipe_ends_no_subscription_beside_it_and_none_that_comes_later(backend: str) -> None:
+    """One engine may serve many pipes and HTTP: where one client leaves, the others stay."""
+
+    async def test() -> None:
+        stage = Stage()
+        async with http_served(stage.app) as server, server.peer() as stays:
+            await stays.send(post("subscriptions/listen", filter_of(uris=[URI])))
+            await stays.stream_head()
+            assert (await stays.event())["method"] == ACKNOWLEDGED
+            to_server, from_client = os.pipe()
+            to_client, from_server = os.pipe()
+            peer = Peer(to_client, from_client)
+            async with anyio.create_task_group() as task_group:
+                task_group.start_soon(serve_pipes, server.engine, to_server, from_server)
+                request_id = await listen(peer, uris=[URI])
+                peer.close_input()
+                await ends_gracefully(peer, request_id)
+            peer.close()
+            os.close(to_server)
+            os.close(from_server)
+            async with server.peer() as later:
+                await later.send(post("subscriptions/listen", filter_of(uris=[URI])))
+                await later.stream_head()
+                assert (await later.event())["method"] == ACKNOWLEDGED
+                server.engine.feed(ResourceUpdated(URI))
+                assert (await later.event())["params"]["uri"] == URI
+                assert (await stays.event())["params"]["uri"] == URI
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S5")
+def test_a_listen_that_comes_while_the_pipe_is_about_to_end_ends_right_after_its_first_states(backend: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        engine = ServerEngine(stage.app)
+        written = b""
+
+        def write(data: bytes) -> None:
+            nonlocal written
+            written += data
+
+        async with engine.running():
+            link = StdioLink(engine, LOCAL_OWNER, write)
+            link.shut_down()
+            for request_id in ("a", "b"):
+                listen = {**message("subscriptions/listen", filter_of(uris=[URI]), CAPABILITIES), "id": request_id}
+                link.receive(json.dumps(listen).encode() + b"\n")
+            link.close()
+            link.receive(b"{}\n")
+            link.shut_down()  # nothing is told of a stream that has ended
+        told = [json.loads(line) for line in written.splitlines()]
+        assert [line.get("method") for line in told] == [ACKNOWLEDGED, None, CANCELLED] * 2
+        assert [told[1]["id"], told[4]["id"]] == ["a", "b"]
 
     run(backend, test)
 

@@ -53,7 +53,6 @@ from mcp_tasks_core.server.effects import (
 )
 from mcp_tasks_core.server.events import (
     ServerEvent,
-    ShutdownBegan,
     StreamClosed,
     TaskLoaded,
     Ticked,
@@ -306,10 +305,6 @@ class ServerEngine:
         """Nothing more can be sent on this stream: its requests are cancelled, its tasks go on."""
         if self._sinks.pop(stream_id, None) is not None:
             self.feed(StreamClosed(stream_id))
-
-    def begin_shutdown(self) -> None:
-        """End every subscription in good order; the streams themselves, and whatever else is asked, go on."""
-        self.feed(ShutdownBegan())
 
     @property
     def streams_open(self) -> int:

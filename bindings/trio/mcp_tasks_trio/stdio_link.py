@@ -6,14 +6,14 @@ A pump, one per event loop, moves the bytes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import anyio
 
 from mcp_tasks_core.access import Owner
 from mcp_tasks_core.server.effects import Acknowledge, CutStream, Frame
-from mcp_tasks_core.server.events import StreamBlocked, StreamUnblocked
+from mcp_tasks_core.server.events import ServerEvent, StreamBlocked, StreamEnding, StreamUnblocked
 from mcp_tasks_stdio import StdioServerConnection
 from mcp_tasks_trio.engine import ServerEngine
 
@@ -35,6 +35,7 @@ class StdioLink:
         self._write = write
         self._stream_id = engine.open_stream(self)
         self._connection = StdioServerConnection(self._stream_id, owner, engine.limits)
+        self._shutting_down = False
         self._ended = False
         self._blocked = False
         self.input_ended = anyio.Event()
@@ -45,7 +46,8 @@ class StdioLink:
     def receive(self, data: bytes) -> None:
         """Bytes came on stdin. All messages in them are handled, then their answers are written at once."""
         if not self._ended:
-            self._engine.feed_all(self._connection.receive_data(data))
+            events = self._connection.receive_data(data)
+            self._engine.feed_all(self._ended_at_once(events) if self._shutting_down else events)
 
     def receive_eof(self) -> None:
         """Stdin has ended."""
@@ -58,6 +60,20 @@ class StdioLink:
         if not self.broken.is_set():
             _log.info("The stdio channel is broken: %s", reason)
             self.broken.set()
+
+    def shut_down(self) -> None:
+        """End the subscriptions of this pipe in good order, and each that still comes right after its first states.
+
+        Requests go on. So does whatever else the engine serves.
+        """
+        if not self._ended:
+            self._shutting_down = True
+            self._engine.feed(StreamEnding(self._stream_id))
+
+    def _ended_at_once(self, events: Sequence[ServerEvent]) -> Iterator[ServerEvent]:
+        for event in events:
+            yield event
+            yield StreamEnding(self._stream_id)
 
     def close(self) -> None:
         """End the stream: nobody waits for its requests any longer."""

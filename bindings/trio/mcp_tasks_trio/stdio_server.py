@@ -96,7 +96,7 @@ async def serve_pipes(
             if not link.broken.is_set():
                 # Whoever sends nothing more, or is told to end, waits for no more changes: subscriptions end now,
                 # and the grace is for requests.
-                engine.begin_shutdown()
+                link.shut_down()
                 with anyio.move_on_after(eof_grace_seconds):
                     await _quiet_or(engine, link.broken)
             link.close()
