@@ -36,7 +36,7 @@ PROGRAMS = {
     "water_all.py": "2 beds got 4 litres each.\n",
     "guarded.py": "called by ada\nrefused with 401\n",
     "subscriber.py": (
-        "to be read anew: news://daily\nanother list of resources\nListChange(kind=<ListKind.TOOLS: 'tools'>)\nrain\n"
+        "to be read anew: news://daily\nanother list of resources\nthe list of tools has changed\nrain\n"
     ),
     "listen.py": "unknown: no-such-task\n",
     "follow.py": "resumed: 12345\nrefused: 403 only the librarian closes the library\n",

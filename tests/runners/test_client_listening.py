@@ -18,6 +18,7 @@ import pytest
 from mcp_tasks_core.client.config import ClientConfig, ClientLimits
 from mcp_tasks_core.client.events import ListKind
 from mcp_tasks_core.errors import LocalProtocolError
+from mcp_tasks_core.identifiers import TaskId
 from mcp_tasks_core.tasks import CompletedTask, Task
 from mcp_tasks_trio import (
     CallTimedOut,
@@ -30,11 +31,14 @@ from mcp_tasks_trio import (
     RemoteError,
     ResourceUpdate,
     Subscription,
+    SubscriptionNotAcknowledged,
     SubscriptionsUnsupported,
+    TaskDropped,
     Unauthorized,
     connect_http,
     connect_stdio,
 )
+from mcp_tasks_trio.client_listening import Change
 from runners.fakes.scripted_http import FakeRequest, FakeServer, fake_server
 from runners.served import both_loops, run
 
@@ -236,6 +240,83 @@ def test_a_slow_reader_gets_the_newest_state_of_each_task_and_every_end(backend:
             assert await statuses(subscription) == ["cancelled", "completed"]
 
     run(backend, main)
+
+
+@both_loops
+@pytest.mark.spec("P7")
+def test_a_task_that_the_server_lost_is_told_while_others_are_listened_to(backend: str) -> None:
+    async def serve(listener: Listener) -> None:
+        await listener.request.begin_stream()
+        if listener.number == 1:
+            await listener.acknowledge()
+            await listener.state("lost", second=1)
+            await listener.request.raw(b"0\r\n\r\n")
+        else:
+            await listener.acknowledge(taskIds=["kept"])
+            await listener.until_closed()
+
+    async def main() -> None:
+        config = ClientConfig(client_limits=HASTY)
+        async with (
+            listening_server(serve) as server,
+            connect_http(server.url, config=config) as client,
+            client.listen(["lost", "kept", "lost"]) as subscription,
+        ):
+            changes = [change async for change in _until(subscription, TaskDropped)]
+            assert next(change.task_id for change in changes if isinstance(change, Task)) == "lost"
+            assert changes[-1] == TaskDropped(TaskId("lost"))
+            assert subscription.not_agreed == ("lost",)
+            assert subscription.agreed.task_ids == ("kept",)
+            assert not subscription.ended
+
+    run(backend, main)
+
+
+@both_loops
+@pytest.mark.spec("P7")
+def test_a_task_that_cannot_be_found_any_longer_is_told_and_ends_the_subscription_with_the_last(backend: str) -> None:
+    async def handle(request: FakeRequest) -> None:
+        if request.method == LISTEN:
+            listener = Listener(request, 1)
+            await request.begin_stream()
+            await listener.acknowledge()
+            await listener.until_closed()
+        else:
+            await request.error(-32602, "Task not found")
+
+    async def main() -> None:
+        config = ClientConfig(client_limits=ClientLimits(listen_snapshot_ms=1))
+        async with (
+            fake_server(handle) as server,
+            connect_http(server.url, config=config) as client,
+            client.listen(["t-1"]) as subscription,
+        ):
+            assert [change async for change in subscription] == [TaskDropped(TaskId("t-1"))]
+            assert subscription.not_agreed == ("t-1",)
+
+    run(backend, main)
+
+
+async def _until(subscription: Subscription, kind: type) -> AsyncIterator[Change]:
+    """Changes up to the first one of a class, which is among them."""
+    async for change in subscription:
+        yield change
+        if isinstance(change, kind):
+            return
+
+
+def test_changes_are_readable_as_they_are_printed() -> None:
+    changes = [ListChange(ListKind.TOOLS), ResourceUpdate("file:///a"), TaskDropped(TaskId("t-1"))]
+    assert [str(change) for change in changes] == [
+        "the list of tools has changed",
+        "resource 'file:///a' has changed",
+        "task 't-1' is unknown to the server, or not for this client",
+    ]
+    assert [repr(change) for change in changes] == [
+        "ListChange(kind=ListKind.TOOLS)",
+        "ResourceUpdate(uri='file:///a')",
+        "TaskDropped(task_id='t-1')",
+    ]
 
 
 @both_loops
@@ -493,6 +574,83 @@ def test_subscriptions_take_no_connection_from_calls(backend: str) -> None:
             assert (await client.call_tool("beside")).text == "as always"
 
     run(backend, main)
+
+
+@both_loops
+def test_a_subscription_too_many_is_refused_with_the_bound_that_it_meets(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_tasks_trio.http_transport._LISTEN_SLOT_S", 0.01)
+
+    async def serve(listener: Listener) -> None:
+        await listener.request.begin_stream()
+        await listener.acknowledge()
+        await listener.until_closed()
+
+    async def main() -> None:
+        async with (
+            listening_server(serve) as server,
+            connect_http(server.url, connections_max=2) as client,
+            client.listen(tools=True),
+        ):
+            async with client.listen(prompts=True):
+                with pytest.raises(ClientError, match="2 subscriptions open, and its connections_max, 2") as caught:
+                    async with client.listen(["t-1"]):
+                        pass
+                assert not isinstance(caught.value, CallTimedOut)
+                assert len(server.of(LISTEN)) == 2
+            async with client.listen(["t-1"]):
+                assert len(server.of(LISTEN)) == 3
+
+    run(backend, main)
+
+
+@both_loops
+def test_silence_in_place_of_an_acknowledgement_is_told_from_the_callers_own_deadline(backend: str) -> None:
+    async def serve(listener: Listener) -> None:
+        await listener.request.begin_stream()
+        await listener.until_closed()
+
+    async def main() -> None:
+        config = ClientConfig(client_limits=ClientLimits(listen_ack_timeout_ms=20))
+        async with listening_server(serve) as server, connect_http(server.url, config=config) as client:
+            with pytest.raises(SubscriptionNotAcknowledged, match=r"did not acknowledge .* within 0\.02 s"):
+                async with client.listen(["t-1"]):
+                    pass
+
+    run(backend, main)
+
+
+@both_loops
+@pytest.mark.spec("P7")
+def test_a_stream_that_ends_without_a_result_is_a_loss_that_repeats_nothing_of_what_it_held(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(listener: Listener) -> None:
+        await listener.request.begin_stream()
+        await listener.acknowledge()
+        if listener.number == 1:
+            await listener.state("t-1", statusMessage="a secret")
+            await listener.request.raw(b"0\r\n\r\n")
+        else:
+            await listener.state("t-1", "completed", 5)
+            await listener.end()
+
+    async def main() -> None:
+        config = ClientConfig(client_limits=HASTY)
+        async with (
+            listening_server(serve) as server,
+            connect_http(server.url, config=config) as client,
+            client.listen(["t-1"]) as subscription,
+        ):
+            assert (await statuses(subscription))[-1] == "completed"
+
+    with caplog.at_level("WARNING", logger="mcp_tasks.client"):
+        run(backend, main)
+    assert [record.getMessage() for record in caplog.records] == [
+        "lost the subscription, retrying: the server ended the stream without a result",
+        "listening again",
+    ]
 
 
 @both_loops

@@ -463,6 +463,13 @@ async def _stream_without_answer(request: FakeRequest) -> None:
     await request.raw(b"0\r\n\r\n")
 
 
+async def _stream_of_notices(request: FakeRequest) -> None:
+    await request.begin_stream()
+    progress = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "secret"}}
+    await request.chunk(_event(json.dumps(progress)))
+    await request.raw(b"0\r\n\r\n")
+
+
 async def _stream_cut_in_an_event(request: FakeRequest) -> None:
     await request.begin_stream()
     await request.chunk("data: " + request.answer(result={"content": []}))
@@ -515,6 +522,7 @@ FAILURES: list[tuple[Any, type[ClientError], str]] = [
     (_accepted, InvalidResponse, "202"),
     (_no_content, InvalidResponse, "204"),
     (_stream_without_answer, InvalidResponse, "without an answer"),
+    (_stream_of_notices, InvalidResponse, "invalid: the server ended the stream without a result$"),
     (_stream_cut_in_an_event, InvalidResponse, "without an answer"),
     (_stream_cut, ConnectionLost, "before the response did"),
     (_stream_reset, ConnectionLost, "before the response did"),
@@ -659,7 +667,14 @@ def test_a_server_of_another_kind_is_named(backend: str) -> None:
     async def legacy(request: FakeRequest) -> None:
         await request.error(-32601, "Method not found", status=404)
 
+    async def wrong_path(request: FakeRequest) -> None:
+        await request.error(-32600, "nothing is at this path: the endpoint is /mcp", status=404)
+
     async def test() -> None:
+        async with fake_server(wrong_path, discover=False) as server:
+            with pytest.raises(HttpError, match=r"^nothing is at this path: the endpoint is /mcp") as caught:
+                await open_http(server.url)
+            assert caught.value.status == 404
         async with fake_server(legacy, discover=False) as server:
             with pytest.raises(LegacyServer):
                 await open_http(server.url)
