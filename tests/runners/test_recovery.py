@@ -14,7 +14,7 @@ import pytest
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.server.config import Recovery
-from mcp_tasks_core.store import StoreError
+from mcp_tasks_core.store import StoreError, StoreUncertain
 from mcp_tasks_core.testing.shared_memory import SharedMemoryTaskStore
 from mcp_tasks_sqlite import SqliteTaskStore
 from mcp_tasks_trio import (
@@ -28,7 +28,7 @@ from mcp_tasks_trio import (
 )
 from mcp_tasks_trio.process_lease import LeaseEnded, ProcessLease
 from runners.engine_processes import DEATH_MS, LIMITS, Machine, Process
-from runners.served import both_loops, run
+from runners.served import PATIENCE_SECONDS, both_loops, run
 
 FORM = {"name": {"type": "string"}}
 
@@ -169,6 +169,72 @@ def test_a_lease_is_ended_only_when_the_work_of_the_process_has_stopped(backend:
 
     run(backend, test)
     assert order == ["work ended", "lease ended"]
+
+
+class BusyAtTheEnd(SharedMemoryTaskStore):
+    """A store that another process keeps busy when a server ends its lease."""
+
+    blocks = True
+
+    def __init__(self, *, busy: bool) -> None:
+        super().__init__()
+        self.free = threading.Event()
+        if not busy:
+            self.free.set()
+        self.asked_in: threading.Thread | None = None
+        self.ended = threading.Event()
+
+    def end_lease(self, executor: str) -> None:
+        self.asked_in = threading.current_thread()
+        if self.free.wait(PATIENCE_SECONDS):
+            super().end_lease(executor)
+            self.ended.set()
+
+
+@both_loops
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_server_ends_in_time_while_its_store_is_busy_and_its_loop_goes_on(backend: str, cancelled: bool) -> None:
+    async def test() -> None:
+        store = BusyAtTheEnd(busy=True)
+        with anyio.CancelScope() as scope:
+            async with ServerEngine(Application("test", version="1"), store=store).running():
+                if cancelled:
+                    scope.cancel()
+        assert store.asked_in is not threading.current_thread()
+        assert not store.ended.is_set(), "the end has not waited for it"
+        store.free.set()
+        assert store.ended.wait(PATIENCE_SECONDS), "the thread ends it as soon as it can"
+
+    run(backend, test)
+
+
+@both_loops
+def test_a_server_that_is_cancelled_has_ended_its_lease_when_it_has_gone(backend: str) -> None:
+    async def test() -> None:
+        store = BusyAtTheEnd(busy=False)
+        with anyio.CancelScope() as scope:
+            async with ServerEngine(Application("test", version="1"), store=store).running():
+                scope.cancel()
+        assert store.ended.is_set()
+
+    run(backend, test)
+
+
+@both_loops
+def test_a_start_that_fails_after_its_lease_was_asked_for_ends_it_beside_the_loop(backend: str) -> None:
+    class Uncertain(BusyAtTheEnd):
+        def hold_lease(self, executor: str, until_ms: int) -> None:
+            super().hold_lease(executor, until_ms)
+            raise StoreUncertain("nobody knows")
+
+    async def test() -> None:
+        store = Uncertain(busy=False)
+        with pytest.raises(StoreUncertain):
+            await ServerEngine(Application("test", version="1"), store=store).reach_store()
+        assert store.ended.is_set()
+        assert store.asked_in is not threading.current_thread()
+
+    run(backend, test)
 
 
 def test_a_renewal_that_is_on_its_way_when_the_server_ends_does_not_make_it_live_on() -> None:

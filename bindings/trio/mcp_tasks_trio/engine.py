@@ -194,7 +194,7 @@ class ServerEngine:
                 threads.end()
             # Only now has all work ended that lets itself be cancelled: another process may run it from here on.
             if self._lease is not None:
-                self._lease.end()
+                await self._lease.end_in_time()
 
     @property
     def store_reached(self) -> bool:
@@ -223,7 +223,7 @@ class ServerEngine:
         try:
             kept = await ask_when_free(ask, blocks=self._store.blocks, wait_seconds=self._start_wait_seconds)
         except BaseException:
-            lease.end()
+            await lease.end_in_time()
             raise
         self._configure([RequestStateKey(key_id, secret) for key_id, secret in kept])
         self._store_reached = True

@@ -6,12 +6,15 @@ import logging
 import threading
 from typing import Final
 
+import anyio
+
 from mcp_tasks_core.store import SharedTaskStore, StoreError, StoreUncertain
+from mcp_tasks_trio.threads import WorkerThreads
 
 _log: Final = logging.getLogger("mcp_tasks_trio")
 
-
-_END_WAIT_SECONDS: Final = 0.3  # for a renewal that is on its way; one that waits for another process takes longer
+_RENEWAL_WAIT_SECONDS: Final = 0.3  # one that is on its way takes less, and one that waits for another process longer
+_END_WAIT_SECONDS: Final = 0.5  # a store that is not busy takes less; then the lease runs out by itself
 
 
 class LeaseEnded(StoreError):
@@ -62,6 +65,20 @@ class ProcessLease:
         if ends:
             self._end_in_store()
 
+    async def end_in_time(self) -> None:
+        """End it as ``end`` does, from the event loop and for a moment at the most, cancelled or not.
+
+        A store that stays busy for longer is left to the thread that asks it, which goes on for as long as the process
+        does; the lease runs out by itself as well.
+        """
+        if not self._store.blocks:
+            self.end()
+            return
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_END_WAIT_SECONDS) as waiting:
+            await WorkerThreads(1).run(self.end)
+        if waiting.cancelled_caught:
+            _log.info("The task store is busy: the lease of this process is ended later, or runs out by itself")
+
     def end(self) -> None:
         """Let other processes settle at once what this one leaves unfinished.
 
@@ -71,7 +88,7 @@ class ProcessLease:
             if self._ended:
                 return
             # Not ended yet: the renewal that this waits for is then not the one to end the lease.
-            self._settled.wait_for(lambda: self._holding == 0, _END_WAIT_SECONDS)
+            self._settled.wait_for(lambda: self._holding == 0, _RENEWAL_WAIT_SECONDS)
             self._ended = True
             ends = self._holding == 0
         if ends:
