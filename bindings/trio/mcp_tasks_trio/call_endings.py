@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 import anyio
@@ -13,10 +14,12 @@ from mcp_tasks_trio.client import Client
 from mcp_tasks_trio.client_errors import (
     CallTimedOut,
     ClientError,
+    ConnectionLost,
     InputUnhandled,
     RemoteError,
     TaskCancelled,
     TaskFailed,
+    TaskUnreachable,
 )
 from mcp_tasks_trio.client_inputs import InputRequest
 from mcp_tasks_trio.display import printable, question_text
@@ -92,6 +95,8 @@ async def failed(client: Client | None, error: ClientError, tool: str) -> EndsEa
             text += _how_to_declare(required)
     if isinstance(error, (TaskFailed, TaskCancelled)):
         return EndsEarly(ExitCode.TOOL_FAILED, text)
+    if isinstance(error, (ConnectionLost, TaskUnreachable)) and error.task_id is not None:
+        text += f"; the task may run on: mcp-tasks watch {printable(shlex.quote(error.task_id))}"
     return EndsEarly(ExitCode.TIMED_OUT if isinstance(error, CallTimedOut) else ExitCode.SERVER, text)
 
 

@@ -184,6 +184,12 @@ def serve(
     help="For the call, questions included.",
 )
 @click.option("--no-tasks", is_flag=True, help="Do not let the call become a task.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="End as soon as the call is a task, and leave that running: its id is written on stdout, with --json the "
+    "whole handle. A result that comes at once is written as ever.",
+)
 @click.option("--log-level", type=_MESSAGE_LOG_LEVELS, help="Ask the server for log messages from this level on.")
 @click.option("--http", "http_url", metavar="URL", help="The server's endpoint, in place of a command.")
 @click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this with every HTTP request.")

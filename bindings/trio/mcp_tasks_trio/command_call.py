@@ -19,6 +19,7 @@ from mcp_tasks_core.client.outcomes import Discovered
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, TaskId
 from mcp_tasks_core.tasks import Task
+from mcp_tasks_core.wire.converter import encode
 from mcp_tasks_trio.answers_given import GivenAnswers, parse_object
 from mcp_tasks_trio.call_endings import called_off, failed, unanswered
 from mcp_tasks_trio.client import Client
@@ -48,6 +49,7 @@ class CallOptions:
         http_url: the endpoint of the server.
         headers: for every HTTP request.
         timeout: seconds for the call with all that follows of it; starting the server is not counted.
+        detach: end as soon as the call is a task, and leave that running.
     """
 
     tool: str
@@ -60,6 +62,7 @@ class CallOptions:
     log_level: str | None
     quiet: bool
     backend: str
+    detach: bool = False
     http_url: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -81,6 +84,8 @@ class CallOptions:
             WrongUsage: a value is not of the form that it has to be.
         """
         check_http(plain.get("http_url"), headers)
+        if no_tasks and plain.get("detach"):
+            raise WrongUsage("--detach leaves a task running, and --no-tasks lets the call become none")
         return cls(
             tool=tool,
             arguments=parse_object(arguments, "ARGUMENTS_JSON"),
@@ -190,7 +195,6 @@ class _Call:
             async for _ in received:
                 if self._interrupted:
                     everything.cancel()
-                    return
                 self._interrupted = True
                 if self._scope is not None:
                     self._scope.cancel()
@@ -212,7 +216,7 @@ class _Call:
         client: Client | None = None
         try:
             client = await self._stoppable(self._connect)
-            return self._write(await self._stoppable(functools.partial(self._follow, client), self._options.timeout))
+            result = await self._stoppable(functools.partial(self._follow, client), self._options.timeout)
         except _Stopped as stopped:
             raise EndsEarly(stopped.code, await self._called_off(client, stopped.code)) from None
         except EndsEarly as end:
@@ -224,6 +228,8 @@ class _Call:
             raise await unanswered(client, error, at_terminal=self._terminal is not None) from None
         except ClientError as error:
             raise await failed(client, error, self._options.tool) from None
+        else:
+            return self._write(result)
         finally:
             if client is not None:
                 await client.aclose()
@@ -258,21 +264,25 @@ class _Call:
         self._display.activity(f"connecting to {printable(url)}")
         return await open_http(url, headers=self._options.headers, capabilities=capabilities, on_log=self._show_log)
 
-    async def _follow(self, client: Client) -> CallToolResult:
+    async def _follow(self, client: Client) -> CallToolResult | Task:
+        """The result, or with ``--detach`` the task that the call has become."""
         options = self._options
         self._display.activity(f"calling {printable(options.tool)}")
-        return await client.call_tool(
-            options.tool,
-            options.arguments,
-            on_input=self._answer,
-            on_progress=self._show_progress,
-            on_state=self._show_state,
-            tasks=options.tasks,
-            log_level=options.log_level,
-        )
+        common: dict[str, Any] = {
+            "on_input": self._answer,
+            "on_progress": self._show_progress,
+            "on_state": self._show_state,
+            "log_level": options.log_level,
+        }
+        if not options.detach:
+            return await client.call_tool(options.tool, options.arguments, tasks=options.tasks, **common)
+        execution = await client.start_tool(options.tool, options.arguments, **common)
+        return await execution.wait() if execution.state is None else execution.state
 
-    def _write(self, result: CallToolResult) -> int:
+    def _write(self, result: CallToolResult | Task) -> int:
         self._display.close()
+        if isinstance(result, Task):
+            return self._write_handle(result)
         if self._options.as_json:
             write_json(result.raw)
         else:
@@ -281,6 +291,25 @@ class _Call:
             return ExitCode.RESULT
         self._display.say("the tool says that it failed (isError)", style="red")
         return ExitCode.TOOL_FAILED
+
+    def _write_handle(self, task: Task) -> int:
+        """Write the task's id, and say how it can be followed; the task is left alone."""
+        if self._options.as_json:
+            write_json({"resultType": "task", **encode(task)})
+        else:
+            write_result(task.task_id)
+        url = self._options.http_url
+        if url is None:
+            self._display.say(
+                "the server ends now: the task goes on in another process where the store is kept in a file, as the "
+                'tool\'s recovery says ("fail" ends it)',
+                style="yellow",
+            )
+        else:
+            command = shlex.join(["mcp-tasks", "watch", task.task_id, "--http", url])
+            more = " and the same --header" if self._options.headers else ""
+            self._display.say(f"follow it with: {printable(command)}{more}", style="dim")
+        return ExitCode.RESULT
 
     # --- what happens on the way
 

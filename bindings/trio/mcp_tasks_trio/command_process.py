@@ -48,11 +48,14 @@ def reason_of(error: BaseException) -> BaseException:
 
 
 def _parts(error: BaseException) -> Iterator[BaseException]:
+    """What stands in a group, and what event loops wrap that came up outside of every task."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from _parts(part)
-    else:
-        yield error
+        return
+    yield error
+    if error.__cause__ is not None and not isinstance(error, _REASONS):
+        yield from _parts(error.__cause__)
 
 
 def status_after(reason: BaseException) -> int | None:

@@ -49,6 +49,7 @@ from mcp_tasks_trio.http_options import parse_headers
 from mcp_tasks_trio.stderr_lines import StderrLines
 
 _FAILURES: Final = frozenset({ExitCode.SERVER, ExitCode.TIMED_OUT})
+_INTERRUPTED: Final = "interrupted: the tasks are left alone"
 # At once. 5,000: half of what one client may wait for, so that all of them can be polled.
 _TASKS_MAX: Final = 5_000
 _LISTEN_TASKS_MAX: Final = Limits().subscription_tasks_max
@@ -115,7 +116,7 @@ class _Watch:
         self._options = options
         self._display = display
         self._stderr = StderrLines(display, quiet=options.quiet)
-        self._interrupted = False
+        self._work: anyio.CancelScope
         self._asked: set[tuple[TaskId, InputKey]] = set()
         self._open = dict.fromkeys(options.task_ids)
         self._known: set[TaskId] = set()
@@ -132,9 +133,10 @@ class _Watch:
         Raises:
             EndsEarly: not every task was seen to its end.
         """
-        ending: int | EndsEarly = EndsEarly(ExitCode.INTERRUPTED, "interrupted: the tasks are left alone")
+        self._work = anyio.CancelScope()
+        ending: int | EndsEarly = EndsEarly(ExitCode.INTERRUPTED, _INTERRUPTED)
         async with anyio.create_task_group() as group:
-            await group.start(self._stop_when_interrupted, group.cancel_scope)
+            await group.start(self._watch_interrupts, group.cancel_scope)
             # An exception that left the task group would come out wrapped.
             try:
                 ending = await self._connect_and_watch()
@@ -149,32 +151,36 @@ class _Watch:
             raise ending
         return ending
 
-    async def _stop_when_interrupted(
+    async def _watch_interrupts(
         self, everything: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]
     ) -> None:
+        """The first Ctrl-C ends the watching, another one the wait for the server's end, too."""
         with anyio.open_signal_receiver(signal.SIGINT) as received:
             task_status.started()
             async for _ in received:
-                everything.cancel()
-                return
+                if self._work.cancel_called:
+                    everything.cancel()
+                self._work.cancel()
 
     async def _connect_and_watch(self) -> int:
         client: Client | None = None
         try:
-            client = await self._connect()
-            self._display.say(
-                f"connected to {server_name(client.server)}" if client.server else "connected", style="dim"
-            )
-            with anyio.move_on_after(self._options.timeout) as patience:
-                await self._follow(client)
-            if patience.cancelled_caught:
-                raise EndsEarly(ExitCode.TIMED_OUT, f"not ended in {self._options.timeout:g} s: {self._unfinished()}")
+            with self._work:
+                client = await self._connect()
+                server = "" if client.server is None else f" to {server_name(client.server)}"
+                self._display.say(f"connected{server}", style="dim")
+                with anyio.move_on_after(self._options.timeout) as patience:
+                    await self._follow(client)
+                if patience.cancelled_caught:
+                    text = f"not ended in {self._options.timeout:g} s: {self._unfinished()}"
+                    raise EndsEarly(ExitCode.TIMED_OUT, text)
+                return self._status()
+            raise EndsEarly(ExitCode.INTERRUPTED, _INTERRUPTED)
         except ClientError as error:
             raise _ending_of(error) from None
         finally:
             if client is not None:
                 await client.aclose()
-        return self._status()
 
     async def _connect(self) -> Client:
         options = self._options

@@ -21,7 +21,7 @@ class ExitCode(enum.IntEnum):
 
 
 MEANINGS: Final = {
-    ExitCode.RESULT: "the tool gave its result",
+    ExitCode.RESULT: "the tool gave its result, or with --detach the call is a task",
     ExitCode.TOOL_FAILED: "the result is an error (isError), or the task failed or was cancelled",
     ExitCode.USAGE: "the command line is wrong; an --answer that does not fit its question is, too",
     ExitCode.SERVER: "the server could not be started or reached, broke the protocol, or answered with an error",
