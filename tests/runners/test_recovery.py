@@ -14,6 +14,7 @@ import pytest
 
 from mcp_tasks_core.errors import LocalProtocolError
 from mcp_tasks_core.server.config import Recovery
+from mcp_tasks_core.server.events import WorkCompleted
 from mcp_tasks_core.store import StoreError, StoreUncertain
 from mcp_tasks_core.testing.shared_memory import SharedMemoryTaskStore
 from mcp_tasks_sqlite import SqliteTaskStore
@@ -29,6 +30,7 @@ from mcp_tasks_trio import (
 from mcp_tasks_trio.process_lease import LeaseEnded, ProcessLease
 from runners.engine_processes import DEATH_MS, LIMITS, Machine, Process
 from runners.served import PATIENCE_SECONDS, both_loops, run
+from runners.stage import Told
 
 FORM = {"name": {"type": "string"}}
 
@@ -367,6 +369,37 @@ def test_a_question_that_was_answered_before_the_task_existed_is_not_asked_again
         async with machine.process(app) as second:
             done = await second.task_in(task_id, "completed")
             assert done["result"]["content"][0]["text"] == "Ada"
+
+    run(backend, test)
+
+
+@both_loops
+def test_work_that_would_ask_just_as_its_server_ends_does_not_fail_because_of_it(backend: str, tmp_path: Path) -> None:
+    app = Application("test", version="1")
+    begun: anyio.Event
+
+    @app.tool(task="always", recovery="resume")
+    async def report(context: ToolContext) -> str:
+        try:
+            if context.attempt == 1:
+                begun.set()
+                await anyio.sleep_forever()
+        finally:
+            await context.elicit("name", "Who?", FORM)  # it has not seen yet that it is cancelled for good
+        raise AssertionError("nobody answers")
+
+    async def test() -> None:
+        nonlocal begun
+        begun = anyio.Event()
+        machine = Machine(tmp_path / "tasks.db")
+        async with machine.process(app) as first:
+            told = Told(first.engine)
+            task_id = await first.create("report")
+            await begun.wait()
+        assert told.of(WorkCompleted) == []
+        async with machine.process(app) as second:
+            state = await second.task_where(task_id, lambda state: state["status"] != "working")
+            assert list(state.get("inputRequests", {})) == ["name"], state
 
     run(backend, test)
 

@@ -219,12 +219,15 @@ class WorkChannel:
         self._foreground = foreground
         self._waiters: dict[str, _Waiter] = {}
         self._open = True
+        self._server_ends = False
 
     @property
     def answers(self) -> Mapping[str, JSONObject]:
         return {key: answer for key, (_, answer) in self._foreground.items()}
 
     async def ask(self, requests: Mapping[str, JSONObject]) -> dict[str, JSONObject]:
+        if self._server_ends:
+            await anyio.sleep_forever()  # until the server's end reaches it: a failure would become the task's outcome
         if not self._open:
             raise LocalProtocolError("the work has ended; nothing more can be asked")
         for key in requests:
@@ -316,6 +319,11 @@ class WorkChannel:
     def close(self) -> None:
         """The work has ended: what it left running says from now on is lost."""
         self._open = False
+
+    def end_with_server(self) -> None:
+        """The server ends, and the work is about to be cancelled: what it says from now on is lost."""
+        self._open = False
+        self._server_ends = True
 
 
 def check_key(key: Any) -> None:

@@ -155,7 +155,7 @@ class Execution:
         """The server ends, and all work with it: what stops because of that takes back none of its questions, which
         whoever runs it again asks anew."""
         for work in self._works.values():
-            work.channel.close()
+            work.channel.end_with_server()
 
     # --- calls that are answered inline, and gates
 
