@@ -92,6 +92,7 @@ def test_quiet_hides_the_stderr_of_the_server_until_something_fails(mcp_tasks: A
         ("ask_model", [], 1, "answered, with an --answer that has a role"),
         ("ask_roots", [], 1, "answered, with an --answer that has roots"),
         ("die", [], 3, "the server's process ended with status 3"),
+        ("die", [], 3, "; the task may run on: mcp-tasks watch "),
         ("wait_for_ever", ["--timeout", "2"], 124, "no result in 2 s: the server was told"),
         ("work", ["--timeout", "2"], 124, "the server was told to cancel the task (tasks/cancel), and it is"),
     ],

@@ -156,6 +156,40 @@ def test_more_tasks_than_one_subscription_takes_are_spread_over_several(mcp_task
     )
 
 
+# --- states that are none
+
+
+ASKS = {"method": "elicitation/create"}
+BAD_STATES = {
+    "content is a number": task("t1", "completed", result={"content": 5}),
+    "content is null": task("t1", "completed", result={"content": None}),
+    "content holds a string": task("t1", "completed", result={"content": ["a"]}),
+    "params is null": task("t1", "input_required", inputRequests={"k": {**ASKS, "params": None}}),
+    "params is a list": task("t1", "input_required", inputRequests={"k": {**ASKS, "params": [1]}}),
+    "message is a number": task("t1", "input_required", inputRequests={"k": {**ASKS, "params": {"message": 5}}}),
+    "error is a number": task("t1", "failed", error=5),
+    "error has no code": task("t1", "failed", error={}),
+}
+
+
+@pytest.mark.parametrize("state", BAD_STATES.values(), ids=BAD_STATES)
+@pytest.mark.parametrize("is_told", [True, False])
+def test_state_that_breaks_the_protocol_is_named_in_one_line(mcp_tasks: Any, state: Any, is_told: bool) -> None:
+    def listen(exchange: Exchange) -> None:
+        exchange.acknowledge()
+        exchange.push(state)
+        exchange.hold()
+
+    def get(exchange: Exchange) -> None:
+        exchange.result(**state)
+
+    with scripted_peer(listen=listen if is_told else refuses, get=get) as peer:
+        done = mcp_tasks("watch", "t1", "--http", peer.url)
+    assert done.status == 3, done.stderr
+    assert "is invalid: " in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
 # --- streams that are closed, and Ctrl-C
 
 
