@@ -248,6 +248,46 @@ def test_a_closed_stream_stops_its_calls_and_gets_nothing_more(backend: str) -> 
 
 
 @both_loops
+def test_all_who_wait_for_quiet_are_told_and_whoever_gave_up_costs_nothing_more(backend: str) -> None:
+    async def test() -> None:
+        app = application()
+        begun = anyio.Event()
+
+        @app.tool()
+        async def slow() -> None:
+            begun.set()
+            await anyio.sleep_forever()
+
+        looked = 0
+
+        class Counted(ServerEngine):
+            @property
+            def busy(self) -> bool:
+                nonlocal looked
+                looked += 1
+                return super().busy
+
+        async with Counted(app).running() as engine:
+            stream = Stream(engine)
+            stream.start("tools/call", name="slow", arguments={})
+            await begun.wait()
+            async with anyio.create_task_group() as given_up:
+                given_up.start_soon(engine.quiet)
+                await anyio.wait_all_tasks_blocked()
+                given_up.cancel_scope.cancel()
+            looked = 0
+            await Stream(engine).request("tools/list")
+            assert looked == 0, "nobody waits for it"
+            async with anyio.create_task_group() as waiting:
+                waiting.start_soon(engine.quiet)
+                waiting.start_soon(engine.quiet)
+                await anyio.wait_all_tasks_blocked()
+                engine.close_stream(stream.stream_id)
+
+    run(backend, test)
+
+
+@both_loops
 @pytest.mark.spec("A1", "A2")
 def test_the_owner_is_the_streams_and_another_owners_tasks_do_not_exist(backend: str) -> None:
     async def test() -> None:

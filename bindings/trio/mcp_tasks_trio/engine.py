@@ -144,7 +144,7 @@ class ServerEngine:
         self._joining = False  # more may come of this turn for the same streams, to leave together
         self._armed_ms: int | None = None
         self._alarm = anyio.Event()
-        self._quiet: anyio.Event | None = None
+        self._waiting_for_quiet: set[anyio.Event] = set()
         self._store_threads: tuple[StoreThreads, ...] = ()
         self._effects: Mapping[type, Callable[[Any], object]] = {}
 
@@ -230,15 +230,14 @@ class ServerEngine:
 
     def _begin(self, task_group: TaskGroup) -> None:
         self._task_group = task_group
-        threads = WorkerThreads(self._application.worker_threads)
-        own = OwnEngines(self._application, self.feed, task_group, threads)
+        own = OwnEngines(self._application, self.feed, task_group)
         if self._config.subscriptions:
             own.follow_changes(self.feed_all)
         self._execution = execution = Execution(
             self._application,
             self.feed,
             task_group,
-            threads,
+            WorkerThreads(self._application.worker_threads),
             self._config.check_answer,
             self._entropy,
             self._config.limits.task_id_entropy_bytes_min,
@@ -314,16 +313,19 @@ class ServerEngine:
     def busy(self) -> bool:
         """Whether a request is being answered, or work runs whose outcome a durable store is to hold, or such an
         outcome is on its way there. Subscriptions do not count: they are no answer that anybody waits for."""
-        protocol = self._protocol
-        if len(protocol.open_exchanges) > protocol.open_subscriptions:
+        if self._protocol.open_requests > 0:
             return True
         return self._store.blocks and (self._execution.works_running > 0 or self._protocol.busy_tasks > 0)
 
     async def quiet(self) -> None:
         """Wait until nothing is ``busy``."""
         while self.busy:
-            self._quiet = anyio.Event()
-            await self._quiet.wait()
+            quiet = anyio.Event()
+            self._waiting_for_quiet.add(quiet)
+            try:
+                await quiet.wait()
+            finally:
+                self._waiting_for_quiet.discard(quiet)
 
     # --- events in
 
@@ -399,9 +401,9 @@ class ServerEngine:
         deadline_ms = self._protocol.deadline
         if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
             self._alarm.set()
-        if self._quiet is not None and not self.busy:
-            self._quiet.set()
-            self._quiet = None
+        if self._waiting_for_quiet and not self.busy:
+            for quiet in self._waiting_for_quiet:
+                quiet.set()
 
     # --- effects out
 
