@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_tasks_core.capabilities import TASKS_EXTENSION
@@ -285,13 +285,13 @@ def test_a_resource_beyond_ascii_is_read_by_its_encoded_name(backend: str) -> No
 @pytest.mark.spec("X3", "H8")
 def test_work_uses_what_its_request_said_after_the_connection_is_gone(backend: str) -> None:
     async def test() -> None:
-        gone = threading.Event()
+        gone = anyio.Event()
         app = marking([])
 
         @app.tool(task="always")
         async def work(context: ToolContext) -> str:
-            while not gone.is_set():
-                await context.progress(1, message="waiting")
+            await context.progress(1, message="waiting")
+            await gone.wait()
             answer = await context.elicit("name", "Who?", {"name": {"type": "string"}})
             await context.progress(2, message="going on")
             assert context.owner is not None
