@@ -83,6 +83,8 @@ class Limits:
     subscriptions_per_stream_max: int = bound(128)
     subscriptions_per_owner_max: int = bound(10_000)
     subscribed_tasks_per_owner_max: int = bound(100_000)
+    # Resources that they are told of together: at 2,048 characters each, 20,000 URIs are 40 MB.
+    subscribed_resources_per_owner_max: int = bound(20_000)
     # How long one subscription lasts before it ends gracefully. 1 h: tokens and proxies rarely live longer.
     subscription_duration_ms: int = bound(3_600_000)
     # Every watched task is read again after this time, so that a lost hint costs no more than it. 10 s.

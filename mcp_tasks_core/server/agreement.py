@@ -22,17 +22,27 @@ from mcp_tasks_core.wire.subscriptions import SubscriptionFilter, SubscriptionsL
 
 
 @attrs.frozen(slots=True)
+class Asked:
+    """How many tasks and resources a listen is counted with."""
+
+    tasks: int
+    uris: int
+
+
+@attrs.frozen(slots=True)
 class Agreement:
     """What a subscription is about; of the task ids, those that were asked for.
 
     Args:
         uris, task_ids: without repetitions, in the order in which they were asked for; ``None`` where the listen did
-            not speak of them, or this server has nothing of that kind.
+            not speak of them, or this server has nothing of that kind. Ids that no task can have are left out.
+        asked: how much was asked for, whatever came of it.
     """
 
     lists: frozenset[ListKind]
     uris: tuple[str, ...] | None
     task_ids: tuple[TaskId, ...] | None
+    asked: Asked
 
     def to_wire(self, task_ids: Collection[TaskId]) -> JSONObject:
         """The filter as the acknowledgement shows it, with the task ids that were agreed to."""
@@ -42,6 +52,10 @@ class Agreement:
         if self.task_ids is not None:
             agreed["taskIds"] = [task_id for task_id in self.task_ids if task_id in task_ids]
         return agreed
+
+    def without_task_ids(self) -> Agreement:
+        """What is kept of it once it was acknowledged."""
+        return self if self.task_ids is None else Agreement(self.lists, self.uris, (), self.asked)
 
 
 class Terms:
@@ -73,12 +87,15 @@ class Terms:
             ListKind.PROMPTS: asked.prompts_list_changed,
             ListKind.RESOURCES: asked.resources_list_changed,
         }
-        uris, task_ids = asked.resource_subscriptions, asked.task_ids
+        uris = asked.resource_subscriptions if self._resources else None
+        task_ids = asked.task_ids if self._tasks else None
+        chars_max = self._limits.identifier_chars_max
         lists = frozenset(kind for kind in self._lists if wanted[kind])
         return Agreement(
             lists=self._asked_lists.setdefault(lists, lists),
-            uris=None if uris is None or not self._resources else tuple(dict.fromkeys(uris)),
-            task_ids=None if task_ids is None or not self._tasks else tuple(dict.fromkeys(task_ids)),
+            uris=None if uris is None else tuple(dict.fromkeys(uris)),
+            task_ids=None if task_ids is None else tuple(dict.fromkeys(i for i in task_ids if len(i) <= chars_max)),
+            asked=Asked(len(task_ids or ()), len(uris or ())),
         )
 
 
@@ -104,29 +121,31 @@ def _check_bounds(asked: SubscriptionFilter, limits: Limits) -> None:
 
 
 class Room:
-    """How much of the bounds per owner is taken."""
+    """How much of the bounds per owner is taken: subscriptions, and the tasks and resources that they ask for."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._taken: dict[Owner, tuple[int, int]] = {}
+        self._most = (
+            limits.subscriptions_per_owner_max,
+            limits.subscribed_tasks_per_owner_max,
+            limits.subscribed_resources_per_owner_max,
+        )
+        self._taken: dict[Owner, tuple[int, int, int]] = {}
 
-    def take(self, owner: Owner, tasks: int) -> None:
-        """Count one more subscription, and the tasks that it asks for: which of them exist must not matter.
+    def take(self, owner: Owner, asked: Asked) -> None:
+        """Count one more subscription, and all that it asks for: what of it exists must not matter.
 
         Raises:
             Refusal: this owner has too many, and is told so as of something that passes.
         """
-        subscriptions, watched = self._taken.get(owner, (0, 0))
-        limits = self._limits
-        if subscriptions >= limits.subscriptions_per_owner_max:
+        subscriptions, tasks, uris = self._taken.get(owner, (0, 0, 0))
+        wanted = (subscriptions + 1, tasks + asked.tasks, uris + asked.uris)
+        if any(more > most for more, most in zip(wanted, self._most, strict=True)):
             raise Refusal(faults.TOO_MANY_SUBSCRIPTIONS)
-        if tasks and watched + tasks > limits.subscribed_tasks_per_owner_max:
-            raise Refusal(faults.TOO_MANY_SUBSCRIPTIONS)
-        self._taken[owner] = (subscriptions + 1, watched + tasks)
+        self._taken[owner] = wanted
 
-    def give_back(self, owner: Owner, tasks: int) -> None:
-        subscriptions, watched = self._taken[owner]
+    def give_back(self, owner: Owner, asked: Asked) -> None:
+        subscriptions, tasks, uris = self._taken[owner]
         if subscriptions == 1:
             del self._taken[owner]
         else:
-            self._taken[owner] = (subscriptions - 1, watched - tasks)
+            self._taken[owner] = (subscriptions - 1, tasks - asked.tasks, uris - asked.uris)

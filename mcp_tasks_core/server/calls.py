@@ -220,12 +220,14 @@ class Calls:
                 # An uncertain create could not tell an equal claim of before from its own.
                 raise self._id_taken(task_id)
             yield from self._lease.ensure()
-            state = yield from self._store_and_read(record)
+            row, state = yield from self._store_and_read(record)
             if exchange.closed and not deferred.detach_on_disconnect:
                 yield from self._end_unannounced(task_id)
                 raise Refusal(faults.INTERNAL)
             result = {"resultType": "task", **handle_to_wire(state.record)}
             self._replies.result(exchange, result)
+            if deferred.deferral is not Deferral.CLAIM:  # an id of the application's own may be used for another task
+                self._machine.states.remember(row, self._machine.now.monotonic_ms)
             self._begin(deferred, state.record)
             if state.record != record:
                 self._work.reconcile(task_id)
@@ -273,7 +275,7 @@ class Calls:
         self._machine.report(Severity.ERROR, "the prefixes of the native sources leave no room for ids of other tasks")
         raise Refusal(faults.INTERNAL)
 
-    def _store_and_read(self, record: TaskRecord) -> Step[TaskState]:
+    def _store_and_read(self, record: TaskRecord) -> Step[tuple[StoredTask, TaskState]]:
         """Create the record durably, and prove that a read finds it. Source: tasks, Task Creation.
 
         Raises:
@@ -304,7 +306,7 @@ class Calls:
 
     def _read_back(
         self, row: StoredTask, record: TaskRecord, answer: TaskStored | StoreFailed | Expired
-    ) -> Step[TaskState]:
+    ) -> Step[tuple[StoredTask, TaskState]]:
         try:
             found = answer.found if isinstance(answer, TaskStored) else None
             if found is None or found.task_id != row.task_id:
@@ -323,7 +325,7 @@ class Calls:
         if not _is_one_task(record, loaded[1].record):
             raise self._id_taken(row.task_id)
         self._storing.stored(loaded[0], loaded[1].record)
-        return loaded[1]
+        return loaded
 
     def _end_unannounced(self, task_id: TaskId) -> Step[None]:
         try:

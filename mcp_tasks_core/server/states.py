@@ -60,30 +60,29 @@ class TaskStates:
         self._kept: dict[TaskId, TaskState] = {}
         self._recent: dict[TaskId, tuple[int, StoredTask]] = {}
 
-    def note(self, row: StoredTask, now_ms: int) -> None:
-        """This process has stored the row just now, or read it right after.
+    def remember(self, row: StoredTask, now_ms: int) -> None:
+        """A task whose work runs here was created, under an id that no other task ever had.
 
         Args:
             now_ms: monotonic, as are the other moments here.
         """
-        self._recent.pop(row.task_id, None)
-        if row.executor is None or row.executor != self._executor:
-            return  # others will change it, or nobody
-        self._recent[row.task_id] = (now_ms, row)
-        if len(self._recent) > self._limits.cached_states_max:
-            del self._recent[next(iter(self._recent))]
+        if self._executor is not None and row.executor == self._executor:
+            self._recent[row.task_id] = (now_ms, row)
+            if len(self._recent) > self._limits.cached_states_max:
+                del self._recent[next(iter(self._recent))]
+
+    def note(self, task_id: TaskId, row: StoredTask | None, now_ms: int) -> None:
+        """This is the row now: it was read or stored just now. ``None`` where there is none."""
+        if task_id in self._recent:
+            if row is None or row.executor is None or row.executor != self._executor:
+                del self._recent[task_id]  # others will change it, or nobody
+            else:
+                self._recent[task_id] = (now_ms, row)
 
     def recent(self, task_id: TaskId, now_ms: int) -> StoredTask | None:
         """The row that a task whose work runs here most likely has still: a change may start from it, since the swap
-        finds out.
-
-        ``None`` where it is older than a lease. Within that time nothing can have come of the task by which another
-        one could stand under its id with the same revision: only tasks that have ended are ever deleted, and this one
-        had not.
-        """
-        if self._executor is None:
-            return None
-        noted = self._recent.pop(task_id, None)
+        finds out. ``None`` where there is none, or none that is younger than a lease."""
+        noted = self._recent.get(task_id)
         if noted is None or now_ms - noted[0] > self._limits.lease_ms:
             return None
         return noted[1]

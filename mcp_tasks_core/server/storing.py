@@ -86,6 +86,7 @@ class Storing:
         answer = yield Need(lambda ticket: LoadTask(ticket, task_id), LOAD_ANSWERS, self._wait_ms)
         if type(answer) is not TaskLoaded:
             raise self.trouble(f"reading task {task_id}", answer)
+        self._machine.states.note(task_id, answer.row, self._machine.now.monotonic_ms)
         return answer.row
 
     def is_foreign(self, row: StoredTask, caller: Owner) -> bool:
@@ -145,13 +146,15 @@ class Storing:
         """
         unsure = False
         guess = self._machine.states.recent(task_id, self._machine.now.monotonic_ms)
-        for _ in range(self._machine.limits.swap_attempts_max):
-            guessed, row = guess is not None, guess
+        attempts = self._machine.limits.swap_attempts_max
+        while attempts > 0:
+            row, guessed = guess, guess is not None
+            guess = None
             if row is None:
+                attempts -= 1
                 row = yield from self.load_row(task_id)
             if row is None:
                 return None
-            guess = None
             before = self.state_of(row).record
             try:
                 after = decide(before)
@@ -204,7 +207,7 @@ class Storing:
     def stored(self, row: StoredTask, record: TaskRecord) -> None:
         """What follows every stored state: ``row`` is the one that holds it."""
         self._note_due(due_at_ms(record, self._machine.limits))
-        self._machine.states.note(row, self._machine.now.monotonic_ms)
+        self._machine.states.note(row.task_id, row, self._machine.now.monotonic_ms)
         self._machine.emit(PublishChange(row.task_id))
         self.note_state(row)
 

@@ -31,6 +31,9 @@ _UPDATED: Final = _notification("notifications/resources/updated")
 _LIST_CHANGED: Final = {kind: _notification(f"notifications/{kind.value}/list_changed") for kind in ListKind}
 _END: Final = b"}}}"
 
+ENVELOPE_BYTES: Final = len(_TASK) + len(b"},}}")
+"""What a message with a task's state holds beside the state's members and the id of the listen request."""
+
 
 class WatchedTask:
     """A task that one listener or more waits for.
@@ -41,8 +44,8 @@ class WatchedTask:
     """
 
     __slots__ = (
-        "again", "born_ms", "caller", "ending", "is_terminal", "joining", "listeners", "looking", "rechecks",
-        "revision", "source", "task_id",
+        "again", "asking", "born_ms", "caller", "doubted", "ending", "hinted", "is_terminal", "joining", "listeners",
+        "looking", "payload_hash", "permitted", "rechecks", "revision", "source", "task_id", "updated_ms",
     )  # fmt: skip
 
     def __init__(self, task_id: TaskId, source: str | None, caller: Owner) -> None:
@@ -51,13 +54,21 @@ class WatchedTask:
         self.caller = caller
         self.listeners: dict[Subscription, None] = {}
         self.joining: list[Subscription] = []
+        # Where the application decides: whom it permitted to join and whose task it was, which listeners it is asked
+        # about again, and how many decisions are awaited.
+        self.permitted: dict[Subscription, Owner] | None = None
+        self.doubted: dict[Subscription, None] | None = None
+        self.asking = 0
         self.revision = 0
+        self.payload_hash = 0
         self.born_ms = 0
+        self.updated_ms = 0
         self.ending: bytes | None = None
         self.is_terminal = False
         self.looking = False
-        self.again = False
-        self.rechecks = False
+        self.again = False  # something was asked while it is looked at
+        self.hinted = False  # there may be something new in it
+        self.rechecks = False  # who may see it is to be asked again
 
 
 Subject: TypeAlias = WatchedTask | ListKind | str
@@ -88,22 +99,21 @@ class Subscription:
         agreement: what it is about; the tasks in ``tasks`` are those that were found, and have not ended since.
     """
 
-    __slots__ = ("agreement", "channel", "ended", "ending", "exchange", "joining", "open", "tasks", "waiting")
+    __slots__ = (
+        "agreement", "asked", "channel", "ended", "ending", "exchange", "joining", "open", "tasks", "waiting",
+    )  # fmt: skip
 
     def __init__(self, exchange: Exchange, channel: Channel, agreement: Agreement) -> None:
         self.exchange = exchange
         self.channel = channel
         self.agreement = agreement
+        self.asked = agreement.asked
         self.tasks: dict[WatchedTask, bytes | None] = {}  # with the state that was sent last
         self.joining = 0  # tasks that are still looked for
         self.waiting: dict[Subject, None] = {}
         self.open = False
         self.ending: str | None = None  # why it ends gracefully, once nothing waits any longer
         self.ended = False
-
-    @property
-    def asked_tasks(self) -> int:
-        return len(self.agreement.task_ids or ())
 
     @property
     def is_spent(self) -> bool:
@@ -123,9 +133,9 @@ class Subscription:
     def list_changed(self, kind: ListKind) -> tuple[bytes, ...]:
         return (_LIST_CHANGED[kind], self.exchange.id_bytes, _END)
 
-    def resource_updated(self, uri: bytes) -> tuple[bytes, ...]:
-        """Args: uri: encoded."""
-        return (_UPDATED, self.exchange.id_bytes, b'},"uri":' + uri + b"}}")
+    def resource_updated(self, ending: bytes) -> tuple[bytes, ...]:
+        """Args: ending: ``ending_of_update``, the same bytes for every listener."""
+        return (_UPDATED, self.exchange.id_bytes, ending)
 
     def result(self, server_info: bytes) -> tuple[bytes, ...]:
         """The graceful end.
@@ -145,3 +155,8 @@ class Subscription:
         """
         request_id = self.exchange.id_bytes
         return (_CANCELLED, request_id, b'},"requestId":', request_id, b',"reason":' + reason + b"}}")
+
+
+def ending_of_update(uri: bytes) -> bytes:
+    """The end of each message about an updated resource. Args: uri: encoded."""
+    return b'},"uri":' + uri + b"}}"

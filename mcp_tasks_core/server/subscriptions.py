@@ -8,9 +8,11 @@ Source: subscriptions; tasks, Task Status Notifications; DECISIONS D19 to D22 an
 
 from __future__ import annotations
 
-from mcp_tasks_core.access import Owner
+from collections import OrderedDict
+from typing import TypeVar
+
 from mcp_tasks_core.capabilities import META_SERVER_INFO
-from mcp_tasks_core.errors import ErrorObject
+from mcp_tasks_core.errors import ErrorObject, LocalProtocolError
 from mcp_tasks_core.identifiers import JSONObject, StreamId, TaskId
 from mcp_tasks_core.server import faults
 from mcp_tasks_core.server.agreement import Room, Terms
@@ -21,8 +23,10 @@ from mcp_tasks_core.server.machine import Machine
 from mcp_tasks_core.server.native import NativeSources
 from mcp_tasks_core.server.replies import Replies
 from mcp_tasks_core.server.storing import Refusal, Storing
-from mcp_tasks_core.server.subscription import Channel, Subject, Subscription, WatchedTask
+from mcp_tasks_core.server.subscription import Channel, Subject, Subscription, WatchedTask, ending_of_update
 from mcp_tasks_core.server.watched import Listeners, WatchedTasks
+
+_T = TypeVar("_T")
 
 _ALL_TOLD = "nothing is left to tell"
 _SHUTDOWN = "the server is about to end"
@@ -40,7 +44,13 @@ class Subscriptions:
         self._replies = replies
         self._terms = Terms(machine.config)
         self._room = Room(machine.limits)
-        listeners = Listeners(admitted=self._admitted, refused=self._refused, changed=self._changed, gone=self._gone)
+        listeners = Listeners(
+            admitted=self._admitted,
+            refused=self._refused,
+            changed=self._changed,
+            gone=self._gone,
+            settled=self._settled,
+        )
         self.tasks = WatchedTasks(machine, storing, native, listeners)
         info = machine.config.server_info
         meta = b"" if info is None else b',"' + META_SERVER_INFO.encode("ascii") + b'":' + machine.codec.encode(info)
@@ -50,9 +60,9 @@ class Subscriptions:
         self._of_list: dict[ListKind, dict[Subscription, None]] = {kind: {} for kind in ListKind}
         self._of_uri: dict[str, dict[Subscription, None]] = {}
         # Each in the order in which they come due.
-        self._ends_ms: dict[Subscription, int] = {}
-        self._given_up_ms: dict[Channel, int] = {}
-        self._paced_ms: dict[Channel, int] = {}  # what had its burst, and goes on a moment later
+        self._ends_ms: OrderedDict[Subscription, int] = OrderedDict()
+        self._given_up_ms: OrderedDict[Channel, int] = OrderedDict()
+        self._paced_ms: OrderedDict[Channel, int] = OrderedDict()  # what had its burst, and goes on a moment later
         self._shutting_down = False
         self._open = 0
 
@@ -70,7 +80,7 @@ class Subscriptions:
         if channel is not None and len(channel.subscriptions) >= limits.subscriptions_per_stream_max:
             raise Refusal(faults.TOO_MANY_SUBSCRIPTIONS)
         task_ids = agreement.task_ids or ()
-        self._room.take(exchange.owner, len(task_ids))
+        self._room.take(exchange.owner, agreement.asked)
         if channel is None:
             channel = self._channels[stream_id] = Channel(stream_id)
         exchange.forget_what_was_said()
@@ -81,10 +91,7 @@ class Subscriptions:
         for task_id in task_ids:
             if subscription.ended:  # the store does not answer
                 return
-            if len(task_id) > limits.identifier_chars_max:
-                subscription.joining -= 1
-            else:
-                self.tasks.join(task_id, subscription)
+            self.tasks.join(task_id, subscription)
         self._joined(subscription)
 
     def _admitted(self, subscription: Subscription, watched: WatchedTask) -> None:
@@ -115,6 +122,7 @@ class Subscriptions:
         for uri in agreement.uris or ():
             self._of_uri.setdefault(uri, {})[subscription] = None
         subscription.waiting = {by_id[task_id]: None for task_id in agreement.task_ids or () if task_id in by_id}
+        subscription.agreement = agreement.without_task_ids()
         if self._shutting_down or subscription.is_spent:
             subscription.ending = _SHUTDOWN if self._shutting_down else _ALL_TOLD
         self._go_on(subscription)
@@ -139,12 +147,26 @@ class Subscriptions:
             self._flow(channel)
 
     def list_changed(self, event: ListChanged) -> None:
+        if not isinstance(event.kind, ListKind):
+            raise LocalProtocolError(f"a list is one of {', '.join(map(str, ListKind))}, not {event.kind!r}")
         for subscription in list(self._of_list[event.kind]):
-            self._offer(subscription, event.kind, event.owner)
+            if event.owner is None or event.owner == subscription.exchange.owner:
+                if subscription.channel.flowing:
+                    self._send(subscription.channel, subscription.list_changed(event.kind))
+                else:
+                    subscription.waiting[event.kind] = None
 
     def resource_updated(self, event: ResourceUpdated) -> None:
-        for subscription in list(self._of_uri.get(event.uri, ())):
-            self._offer(subscription, event.uri, event.owner)
+        listeners = self._of_uri.get(event.uri)
+        if listeners is None:
+            return
+        ending = ending_of_update(self._machine.codec.encode(event.uri))
+        for subscription in list(listeners):
+            if event.owner is None or event.owner == subscription.exchange.owner:
+                if subscription.channel.flowing:
+                    self._send(subscription.channel, subscription.resource_updated(ending))
+                else:
+                    subscription.waiting[event.uri] = None
 
     def shut_down(self) -> None:
         """End all of them gracefully; those that are being opened right after their first states."""
@@ -160,11 +182,13 @@ class Subscriptions:
 
     def _changed(self, watched: WatchedTask) -> None:
         """There is a newer state of a task: what many listeners cost is spent here."""
-        ending, is_terminal = watched.ending, watched.is_terminal
+        ending, is_terminal, doubted = watched.ending, watched.is_terminal, watched.doubted
         assert ending is not None
         listeners = list(watched.listeners) if is_terminal else watched.listeners
         for subscription in listeners:
             if subscription.open:
+                if doubted and subscription in doubted:
+                    continue
                 if subscription.channel.flowing:
                     self._send(subscription.channel, subscription.task_state(ending))
                     subscription.tasks[watched] = ending
@@ -173,13 +197,12 @@ class Subscriptions:
                 else:
                     subscription.waiting[watched] = None
 
-    def _offer(self, subscription: Subscription, subject: ListKind | str, owner: Owner | None) -> None:
-        if owner is not None and owner != subscription.exchange.owner:
-            return
-        if subscription.channel.flowing:
-            self._tell(subscription, subject)
-        else:
-            subscription.waiting[subject] = None
+    def _settled(self, subscription: Subscription, watched: WatchedTask) -> None:
+        """It may go on to watch the task: tell it what happened while that was not certain."""
+        if subscription.open and watched in subscription.tasks:
+            subscription.waiting[watched] = None
+            if subscription.channel.flowing:
+                self._go_on(subscription)
 
     # --- sending
 
@@ -201,24 +224,26 @@ class Subscriptions:
         if isinstance(subject, ListKind):
             self._send(subscription.channel, subscription.list_changed(subject))
         elif isinstance(subject, str):
-            self._send(subscription.channel, subscription.resource_updated(self._machine.codec.encode(subject)))
-        elif subject in subscription.tasks:
-            ending = subject.ending
-            assert ending is not None
-            if subscription.tasks[subject] != ending:
-                self._send(subscription.channel, subscription.task_state(ending))
-                subscription.tasks[subject] = ending
+            ending = ending_of_update(self._machine.codec.encode(subject))
+            self._send(subscription.channel, subscription.resource_updated(ending))
+        elif subject in subscription.tasks and not (subject.doubted and subscription in subject.doubted):
+            state = subject.ending
+            assert state is not None
+            if subscription.tasks[subject] != state:
+                self._send(subscription.channel, subscription.task_state(state))
+                subscription.tasks[subject] = state
             if subject.is_terminal:
                 self._told_all(subscription, subject)
 
     def _flow(self, channel: Channel) -> None:
-        """There is room again: send what waits."""
+        """There is room again: send what waits, first on those subscriptions that had their turn longest ago."""
         channel.flowing = True
-        channel.filled_ms = -1
-        for subscription in list(channel.subscriptions.values()):
+        for exchange, subscription in list(channel.subscriptions.items()):
             if not channel.flowing:
                 break
-            if subscription.open:
+            if subscription.waiting and subscription.open:
+                del channel.subscriptions[exchange]
+                channel.subscriptions[exchange] = subscription
                 self._go_on(subscription)
 
     def _go_on(self, subscription: Subscription) -> None:
@@ -240,7 +265,7 @@ class Subscriptions:
         del subscription.tasks[watched]
         subscription.waiting.pop(watched, None)
         self.tasks.leave(watched, subscription)
-        if subscription.is_spent:
+        if subscription.is_spent and subscription.open:  # others may be looked for yet
             self._end_soon(subscription, _ALL_TOLD)
 
     def _gone(self, subscription: Subscription, watched: WatchedTask, reason: str | None) -> None:
@@ -287,7 +312,7 @@ class Subscriptions:
             return
         subscription.ended = True
         self._open -= 1
-        self._room.give_back(exchange.owner, subscription.asked_tasks)
+        self._room.give_back(exchange.owner, subscription.asked)
         self._ends_ms.pop(subscription, None)
         for kind in subscription.agreement.lists:
             self._of_list[kind].pop(subscription, None)
@@ -318,29 +343,36 @@ class Subscriptions:
 
     def tick(self) -> None:
         now_ms = self._machine.now.monotonic_ms
-        for channel, at_ms in list(self._given_up_ms.items()):
-            if at_ms > now_ms:
-                break
-            slow_ms = self._machine.limits.slow_reader_ms
-            for subscription in list(channel.subscriptions.values()):
-                if subscription.open:
-                    self._drop(subscription, f"its reader took nothing for {slow_ms} ms")
-            if channel.subscriptions:  # what is not acknowledged yet cannot end before that
-                del self._given_up_ms[channel]
-                self._given_up_ms[channel] = now_ms + slow_ms
-        for subscription, at_ms in list(self._ends_ms.items()):
-            if at_ms > now_ms:
-                break
-            del self._ends_ms[subscription]
+        for channel in _due(self._given_up_ms, now_ms):
+            self._give_up(channel)
+        for subscription in _due(self._ends_ms, now_ms):
             self._end_soon(subscription, _LONG_ENOUGH)
-        for channel, at_ms in list(self._paced_ms.items()):
-            if at_ms > now_ms:
-                break
-            del self._paced_ms[channel]
+        for channel in _due(self._paced_ms, now_ms):
             self._flow(channel)
         self.tasks.tick()
+
+    def _give_up(self, channel: Channel) -> None:
+        """Drop what a reader that takes nothing has subscribed to."""
+        slow_ms = self._machine.limits.slow_reader_ms
+        for subscription in list(channel.subscriptions.values()):
+            if subscription.open:
+                self._drop(subscription, f"its reader took nothing for {slow_ms} ms")
+        if channel.subscriptions:  # what is not acknowledged yet cannot end before that
+            self._given_up_ms[channel] = self._machine.now.monotonic_ms + slow_ms
 
     @property
     def open_count(self) -> int:
         """How many subscriptions there are."""
         return self._open
+
+
+def _due(table: OrderedDict[_T, int], now_ms: int) -> list[_T]:
+    """What has come due, taken out of a table in which things stand in the order in which they do."""
+    due: list[_T] = []
+    while table:
+        first, at_ms = next(iter(table.items()))
+        if at_ms > now_ms:
+            break
+        del table[first]
+        due.append(first)
+    return due

@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 from mcp_tasks_core.access import Owner
-from mcp_tasks_core.identifiers import Revision
+from mcp_tasks_core.identifiers import Instant, Revision, TaskId
 from mcp_tasks_core.lifecycle import Adopt, Advance
 from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.records import decode_record, row_of
 from mcp_tasks_core.server.config import ServerConfig, ToolEntry
 from mcp_tasks_core.server.effects import DeliverInput, LoadTask, StartWork, StoreTask
-from mcp_tasks_core.server.events import TaskStored, ToolDeferred
+from mcp_tasks_core.server.events import Deferral, TaskStored, ToolDeferred
 from mcp_tasks_core.testing.faults import StoreFault
 from mcp_tasks_core.testing.harness import HELD, Defer, ServerHarness
 from mcp_tasks_core.testing.messages import accepted, form_question, text_result
@@ -110,11 +110,12 @@ def test_nothing_is_refused_and_nothing_left_undone_because_of_what_was_so_a_mom
 
 
 @pytest.mark.spec("X1")
-def test_what_was_stored_longer_ago_than_a_lease_is_read_anew() -> None:
-    server = process(limits=Limits(progress_interval_ms=1, lease_ms=15_000, lease_renewal_ms=5_000))
+def test_a_process_that_was_stopped_for_longer_than_a_lease_reads_before_it_changes_anything() -> None:
+    server = process()
     task_id = create(server)
     server.progress(task_id, "one")
-    server.advance(15_001)
+    now = server.now
+    server.now = Instant(wall_ms=now.wall_ms + 15_001, monotonic_ms=now.monotonic_ms + 15_001)
     server.forget()
     server.progress(task_id, "two")
     assert loads_of(server, task_id) == 1
@@ -137,6 +138,56 @@ def test_a_write_whose_outcome_is_unknown_is_looked_at_before_anything_starts_fr
     server.progress(task_id, "perhaps")
     assert server.record(task_id).status_message == "perhaps"
     assert loads_of(server, task_id) >= 1
+
+
+@pytest.mark.spec("X1", "A1")
+@pytest.mark.parametrize("way", ["the store's own delete", "expiry"])
+def test_late_work_of_a_claimed_id_leaves_the_next_task_of_that_id_alone(way: str) -> None:
+    limits = Limits(progress_interval_ms=1, expiry_grace_ms=1, tombstone_ms=1)
+    claim = Defer(deferral=Deferral.CLAIM, task_id="job-1", ttl_ms=1_000)
+    store = SharedMemoryTaskStore()
+
+    def start(name: str) -> ServerHarness:
+        config = ServerConfig(tools=[SLOW], executor=name, limits=limits)
+        return ServerHarness(config, tools={"slow": lambda call: claim}, store=store, seed=name)
+
+    first, second = start("first"), start("second")
+    alice, bob = Owner("t", "alice"), Owner("t", "bob")
+    first.request("tools/call", name="slow", arguments={}, owner=alice)
+    second.advance(1_000)
+    assert second.record("job-1").status == "failed"
+    if way == "expiry":
+        second.advance(5_000)
+    else:
+        row = store.load(TaskId("job-1"))
+        assert row is not None
+        assert store.delete(row.task_id, row.revision)
+    assert store.load(TaskId("job-1")) is None
+    second.request("tools/call", name="slow", arguments={}, owner=bob)
+    first.complete("job-1", text_result("alice's, and too late"))
+    assert second.record("job-1").owner == bob
+    assert second.record("job-1").status == "working"
+
+
+@pytest.mark.spec("X1")
+def test_what_is_read_of_a_task_takes_the_place_of_what_was_remembered() -> None:
+    server = process()
+    task_id = create(server)
+    server.change_elsewhere(task_id, Advance("by somebody"))
+    server.request("tasks/get", taskId=task_id)
+    server.forget()
+    server.ask(task_id, "colour", form_question())
+    assert [effect.row.revision for effect in server.effects_of(StoreTask)] == [3]
+    assert loads_of(server, task_id) == 0
+
+
+@pytest.mark.spec("X1", "U1")
+def test_a_guess_is_no_attempt() -> None:
+    server = process(limits=Limits(progress_interval_ms=1, swap_attempts_max=1))
+    task_id = create(server)
+    assert "result" in server.request("tasks/update", taskId=task_id, inputResponses={})
+    assert "result" in server.request("tasks/cancel", taskId=task_id)
+    assert "result" in server.request("tasks/cancel", taskId=task_id)
 
 
 # --- the read after a create
