@@ -104,7 +104,7 @@ class Listening:
         self._present: _Present | None = None
         self._was_agreed = False
         self._budget = RetryBudget(self._limits, wanted.jitter_permille)
-        self._loss_was_told = False
+        self._loss_was_told = self._return_was_told = False
         self._listen_at_ms: int | None = None
         self._reads = ReadPlan(self._limits)
         self._warned = WarnedOnce(self._limits.state_warnings_max)
@@ -177,8 +177,8 @@ class Listening:
             self._leave(task_id)
         self._others_are_open = bool(_lists_of(agreed) or agreed.resource_subscriptions)
         steps: list[Step] = [Agree(agreed, left_out)]
-        if self._loss_was_told:
-            self._loss_was_told = False
+        if self._loss_was_told and not self._return_was_told:
+            self._return_was_told = True
             steps.insert(0, Warn("listening again"))
         if self._was_agreed:
             steps += [Drop(task_id) for task_id in left_out]
@@ -246,8 +246,10 @@ class Listening:
         return [*self._tell_loss(why, wait_ms), *self._go_on(now_ms)]
 
     def _tell_loss(self, why: str, wait_ms: int) -> list[Step]:
-        """Once for each time that nobody listens, however many attempts it takes."""
+        """Once, however many attempts it takes; once more when a stream has lasted in between."""
         details = Note(f"the subscription is asked for again in {wait_ms} ms: {why}")
+        if self._budget.was_steady:
+            self._loss_was_told = self._return_was_told = False
         if self._loss_was_told or not self._budget.has_failed:
             return [details]
         self._loss_was_told = True

@@ -51,6 +51,11 @@ class RetryBudget:
         return not self._was_orderly or self._failures > 1
 
     @property
+    def was_steady(self) -> bool:
+        """Whether the last stream lasted."""
+        return self._short == 0
+
+    @property
     def is_used_up(self) -> bool:
         return self._failures >= self._limits.listen_failures_max
 

@@ -246,6 +246,14 @@ def test_a_loss_is_told_once_however_many_attempts_it_takes_and_so_is_its_end() 
     next_listen(bench)
     bench.acknowledge()
     assert bench.warnings[1:] == ["listening again"]
+    cut(bench)
+    bench.answer("tasks/get", wire_task())
+    next_listen(bench)
+    bench.acknowledge()
+    assert len(bench.warnings) == 2, "what does not last is not told time and again"
+    bench.pass_time(LIMITS.listen_steady_ms)
+    cut(bench)
+    assert bench.warnings[2:] == ["lost the subscription, retrying: the connection ended"]
 
 
 @pytest.mark.spec("P7")
