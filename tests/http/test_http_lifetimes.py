@@ -336,6 +336,34 @@ def test_a_peer_that_makes_no_room_in_time_is_given_up_on():
     assert done.sent == before
 
 
+def test_a_peer_that_takes_something_has_its_time_to_take_the_rest_anew():
+    done = open_connection(answers=True)
+    done.connection.writing_progressed(5)  # nothing waits for it: there is no time to give
+    assert done.connection.deadline_ms == 50
+    done.feed(post())
+    done.connection.writing_blocked(10)
+    for now_ms in (35, 60, 85):
+        done.connection.writing_progressed(now_ms)
+        done.tick(now_ms + 4)
+    assert not any(isinstance(end, SlowReader) for end in done.ends)
+    done.tick(114)
+    assert not any(isinstance(end, SlowReader) for end in done.ends)
+    done.tick(115)
+    assert [type(end) for end in done.ends if isinstance(end, SlowReader)] == [SlowReader]
+
+
+def test_what_was_written_before_an_end_still_has_its_time_to_get_out_and_no_more():
+    done = open_connection(answers=True)
+    done.feed(post())
+    done.connection.writing_blocked(45)
+    done.tick(50)  # the connection was idle for long enough
+    assert done.connection.closed
+    assert done.connection.deadline_ms == 75
+    done.tick(75)
+    assert [type(end) for end in done.ends] == [ConnectionClosed, SlowReader]
+    assert done.connection.deadline_ms is None
+
+
 def test_a_peer_that_makes_room_again_is_kept_and_gets_no_comment_meanwhile():
     done = open_connection()
     done.feed(post())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_tasks_core.access import LOCAL_OWNER
 from mcp_tasks_core.identifiers import StreamId
+from mcp_tasks_core.limits import Limits
 from mcp_tasks_core.server.effects import CutStream, Frame
 from mcp_tasks_core.server.events import MessageReceived, ServerEvent, StreamBlocked, StreamClosed, StreamUnblocked
 from mcp_tasks_http import HttpLimits, HttpServer, HttpServerConfig, NameRules
@@ -25,6 +26,8 @@ LISTEN = post("subscriptions/listen", {"notifications": {}})
 
 class FakeEngine:
     """Notes what it is told, and ends each turn by flushing the links that were given frames."""
+
+    limits = Limits()
 
     def __init__(self) -> None:
         self.told: list[ServerEvent] = []
@@ -76,7 +79,12 @@ class FakeWire:
         self.link: HttpLink
         self.room = 10**9
         self.written = b""
+        self.taken = 0
         self.ends: list[str] = []
+
+    @property
+    def unsent_bytes(self) -> int:
+        return len(self.written) - self.taken
 
     def write(self, data: bytes) -> None:
         assert not self.ends
@@ -247,6 +255,39 @@ def test_a_reader_over_the_write_limit_is_closed_once_and_the_core_told_once() -
     link.lose()
     assert "abort" in wire.ends
     assert engine.since(2) == [StreamClosed(stream)]
+
+
+@pytest.mark.spec("S11")
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_reader_that_is_slow_has_its_time_anew_whenever_it_has_taken_something(streams: bool) -> None:
+    link, wire, engine = connected(HttpLimits(write_wait_ms=8000, idle_wait_ms=10**9))
+    engine.answers = [(NOTICE, not streams)]
+    wire.take_no_more()
+    link.receive(LISTEN if streams else post("tools/list"))
+    now_ms = begun_ms = monotonic_ms()
+    told = len(engine.told)
+    for _ in range(20):
+        wire.taken += 1
+        for _ in range(7):
+            now_ms += 1000
+            assert link.deadline_ms is not None
+            assert link.deadline_ms <= now_ms + 50, "it is looked several times"
+            link.tick(now_ms)
+    assert wire.ends == []
+    assert now_ms - begun_ms > 100_000
+    progress = engine.since(told)
+    if streams:
+        (stream,) = engine.sinks
+        assert progress == [StreamBlocked(stream, progressed=True)] * 20
+    else:
+        assert progress == []
+    for _ in range(2):
+        assert wire.ends == []
+        now_ms += 1000
+        link.tick(now_ms)
+    assert "abort" in wire.ends, "it has taken nothing for 8 seconds"
+    link.lose()
+    assert [type(event) for event in engine.since(told + len(progress))] == [StreamClosed] * streams
 
 
 @pytest.mark.spec("H8")

@@ -214,6 +214,39 @@ def test_a_reader_that_takes_nothing_for_too_long_sees_its_stream_break_off_and_
 
 @both_loops
 @pytest.mark.spec("S11")
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_reader_that_is_slow_and_takes_something_all_the_time_gets_everything(
+    backend: str, secure: bool, tmp_path: Path
+) -> None:
+    server_context, client_context = contexts_for_loopback(tmp_path) if secure else (None, None)
+    wait_ms, steps = 500, 50
+
+    async def test() -> None:
+        stage = Stage(slow_reader_ms=wait_ms)
+        limits = HttpLimits(write_wait_ms=wait_ms)
+        async with (
+            http_served(stage.app, ssl_context=server_context, limits=limits) as server,
+            server.peer(client_context) as peer,
+        ):
+            told = Told(server.engine)
+            await peer.send(post("subscriptions/listen", filter_of(uris=[URI, LONG_URI])))
+            await peer.stream_head()
+            assert (await peer.event())["method"] == ACKNOWLEDGED
+            told.events.clear()
+            filled = fill(server.engine, told, StreamBlocked)
+            server.engine.feed(ResourceUpdated(URI))
+            for number in range(filled):
+                if number % (filled // steps) == 0:
+                    await anyio.sleep(6 * wait_ms / 1000 / steps)
+                assert (await peer.event())["params"]["uri"] == LONG_URI
+            assert (await peer.event())["params"]["uri"] == URI
+            assert StreamBlocked(told.of(StreamBlocked)[0].stream_id, progressed=True) in told.events  # type: ignore[union-attr]
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S11")
 def test_a_reader_over_the_write_limit_of_http_ends_its_subscription_once(
     backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -34,7 +34,8 @@ class HttpLimits:
     body_wait_ms: int = bound(60_000)
     # Between an answer and the next request. 75 s: above the 60 s after which common proxies close their side.
     idle_wait_ms: int = bound(75_000)
-    # How long a peer may take to make room for what we write, or to confirm it, and how much may wait for it.
+    # How long a peer may take nothing of what we write, or confirm nothing, and how much may wait for it. A peer that
+    # takes something has its time anew.
     write_wait_ms: int = bound(30_000)
     unsent_bytes_max: int = bound(16 * 1024 * 1024)
     # How long the rest of what a refused peer sends is read, so that it can read the refusal before a reset.

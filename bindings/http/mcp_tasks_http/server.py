@@ -211,6 +211,7 @@ class HttpServerConnection:
     def connection_lost(self) -> Sequence[HttpServerEvent]:
         """The connection was reset, a write failed, or the runner closed it: this cancels the request in progress."""
         self._outgoing.drop()
+        self._outgoing.blocked_since = None
         return self._end()
 
     def writing_blocked(self, now_ms: int) -> None:
@@ -218,8 +219,13 @@ class HttpServerConnection:
         if self._outgoing.blocked_since is None:
             self._outgoing.blocked_since = now_ms
 
+    def writing_progressed(self, now_ms: int) -> None:
+        """The peer has taken some of what it is blocked on: it is slow, and has its time anew."""
+        if self._outgoing.blocked_since is not None:
+            self._outgoing.blocked_since = now_ms
+
     def writing_resumed(self) -> None:
-        """The peer takes bytes again."""
+        """The peer has taken everything."""
         self._outgoing.blocked_since = None
 
     def tick(self, now_ms: int) -> Sequence[HttpServerEvent]:
@@ -497,8 +503,7 @@ class HttpServerConnection:
         self._end_exchange()
         self._incoming.clear()
         self._state = _State.CLOSED
-        self._deadline = None
-        self._outgoing.blocked_since = None
+        self._deadline = None  # what was written still has its time to get out
         events += self._tell_closed()
         return events
 
@@ -517,4 +522,5 @@ class HttpServerConnection:
     def _give_up_on_slow_reader(self) -> Sequence[HttpServerEvent]:
         unsent = self._outgoing.bytes_pending
         self._outgoing.drop()
+        self._outgoing.blocked_since = None
         return [SlowReader(unsent), *self._end()]

@@ -13,7 +13,7 @@ class Outgoing:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self.bytes_pending = 0
-        # Milliseconds of the connection's clock; ``None`` while the peer takes what it is given.
+        # The last that it took something, by the connection's clock in ms; ``None`` while it takes all it is given.
         self.blocked_since: int | None = None
 
     def put(self, data: bytes) -> None:

@@ -41,6 +41,8 @@ from mcp_tasks_trio.http_wire import Wire
 
 _log = logging.getLogger("mcp_tasks_trio")
 
+# How often, in the time that a reader may take nothing, it is looked whether it has taken something.
+_LOOKS_PER_WAIT: Final = 8
 _JSON_FIELDS: Final = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
 
 
@@ -75,10 +77,12 @@ class HttpLink:
         "_engine",
         "_gone",
         "_listener",
+        "_look_ms",
         "_now_ms",
         "_owner",
         "_paused",
         "_shutting_down",
+        "_unsent_bytes",
         "_untold",
         "_wire",
         "_writing_ended",
@@ -94,6 +98,8 @@ class HttpLink:
         self._deciding = 0  # the exchange that waits for its owner
         self._blocked = False
         self._untold = False  # the core does not know that what was added last waits for a reader that is blocked
+        self._look_ms = 0  # when it is looked again what a reader that is blocked has taken
+        self._unsent_bytes = 0  # at the last look
         self._carrying_on = False
         self._now_ms = 0
         self._paused = False
@@ -126,7 +132,9 @@ class HttpLink:
     def output_stopped(self) -> None:
         if not self._blocked:
             self._blocked = True
-            self._connection.writing_blocked(monotonic_ms())
+            now_ms = monotonic_ms()
+            self._connection.writing_blocked(now_ms)
+            self._note_unsent(now_ms)
             self._listener.clock.watch(self)
             self._tell_blocked()
 
@@ -144,9 +152,14 @@ class HttpLink:
 
     @property
     def deadline_ms(self) -> int | None:
-        return self._connection.deadline_ms
+        deadline_ms = self._connection.deadline_ms
+        if not self._blocked or deadline_ms is None:
+            return deadline_ms
+        return min(deadline_ms, self._look_ms)
 
     def tick(self, now_ms: int) -> None:
+        if self._blocked and now_ms >= self._look_ms:
+            self._look_for_progress(now_ms)
         self._carry_on(self._connection.tick(now_ms), now_ms)
 
     # --- from the listener
@@ -201,6 +214,21 @@ class HttpLink:
 
     # --- in between
 
+    def _note_unsent(self, now_ms: int) -> None:
+        wait_ms = min(self._listener.http.config.limits.write_wait_ms, self._engine.limits.slow_reader_ms)
+        self._look_ms = now_ms + max(1, wait_ms // _LOOKS_PER_WAIT)
+        self._unsent_bytes = self._wire.unsent_bytes
+
+    def _look_for_progress(self, now_ms: int) -> None:
+        """A reader that is slow has its time anew whenever it has taken something; one that takes nothing has not."""
+        before = self._unsent_bytes
+        self._note_unsent(now_ms)
+        if self._unsent_bytes != before:
+            self._connection.writing_progressed(now_ms)
+            stream = self._connection.open_stream
+            if stream:
+                self._engine.feed(StreamBlocked(StreamId(stream), progressed=True))
+
     def _tell_blocked(self) -> None:
         """The core holds back what a stream's reader has no room for. An answer that is complete is nothing to it."""
         self._untold = False
@@ -228,7 +256,7 @@ class HttpLink:
             self._paused = not self._paused
             (self._wire.pause_reading if self._paused else self._wire.resume_reading)()
         alarm = self.alarm
-        if alarm is None or (deadline_ms := connection.deadline_ms) is None or deadline_ms < alarm.moment_ms:
+        if alarm is None or (deadline_ms := self.deadline_ms) is None or deadline_ms < alarm.moment_ms:
             self._listener.clock.watch(self)
 
     def _messages(self, events: Sequence[HttpServerEvent], now_ms: int) -> Iterator[ServerEvent]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from mcp_tasks_trio.http_wire import RECEIVE_BYTES, TLS_HANDSHAKE_S, Accept, Link
+from mcp_tasks_trio.kernel_queue import unconfirmed_bytes
 from mcp_tasks_trio.threads import context_for_callbacks
 
 _BACKLOG = 512
@@ -62,6 +63,12 @@ class AsyncioWire(asyncio.BufferedProtocol):
         self._link.output_resumed()
 
     # --- from the link
+
+    @property
+    def unsent_bytes(self) -> int:
+        # With TLS, asyncio tells of a part of its own buffers only; what the kernel has changes all the same.
+        kept = self._transport.get_write_buffer_size()
+        return kept + unconfirmed_bytes(self._transport.get_extra_info("socket"))
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)

@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from mcp_tasks_trio.http_wire import RECEIVE_BYTES, TLS_HANDSHAKE_S, Accept, Link
+from mcp_tasks_trio.kernel_queue import unconfirmed_bytes
 from mcp_tasks_trio.tls_layer import TlsLayer
 
 _log = logging.getLogger("mcp_tasks_trio")
@@ -46,6 +47,10 @@ class TrioWire:
         self._closed = False
 
     # --- from the link
+
+    @property
+    def unsent_bytes(self) -> int:
+        return len(self._unsent) + unconfirmed_bytes(self._sock)
 
     def write(self, data: bytes) -> None:
         if self._closed or self._closing:

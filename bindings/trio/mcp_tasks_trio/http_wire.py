@@ -12,6 +12,10 @@ TLS_HANDSHAKE_S: Final = 10.0
 class Wire(Protocol):
     """The bytes of one connection, as its link moves them. Nothing here waits, and everything may come too late."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and has not arrived, as far as is known here. It changes when the client takes something."""
+
     def write(self, data: bytes) -> None:
         """Send. What the client does not take at once is kept, and ``Link.output_stopped`` is told."""
 
