@@ -95,7 +95,7 @@ class Terms:
             lists=self._asked_lists.setdefault(lists, lists),
             uris=None if uris is None else tuple(dict.fromkeys(uris)),
             task_ids=None if task_ids is None else tuple(dict.fromkeys(i for i in task_ids if len(i) <= chars_max)),
-            asked=Asked(len(task_ids or ()), len(uris or ())),
+            asked=Asked(len(set(task_ids or ())), len(set(uris or ()))),
         )
 
 

@@ -236,6 +236,7 @@ class Listen:
             if gone > last + 1 and not taken_anew and not (last >= 0 and moments[last].ended):
                 end = moments[gone - 1]
                 known = end.ended and end.known_to == self.server.name and end.count > self.acked
+                known = known and not self.server.doubts(self.stream.owner, task_id)
                 prove(not known, "S8", f"the end of {task_id} was known, and not told: {end.state}")
 
     def check(self) -> None:
@@ -276,7 +277,9 @@ class Listen:
                 own = newest.known_to == self.server.name
                 late = self._repaired(moments[last].until_ms or 0)
                 hinted = self.server.is_quiet and self.server.hinted.get(task_id, 0) >= (moments[last].until or 0)
-                prove(not own and not late and not hinted, "S8", f"{task_id} is {newest.state}, and nobody told")
+                doubted = self.server.doubts(self.stream.owner, task_id)
+                must = (own or late or hinted) and not doubted
+                prove(not must, "S8", f"{task_id} is {newest.state}, and nobody told")
         if not watching and not self.has_base:
             over_ms = max((self._over_since(task_id) or 0 for task_id in self.agreed_ids), default=0)
             prove(not self._repaired(over_ms), "D20", f"{self.judge.agreed}: nothing is left, and no end")

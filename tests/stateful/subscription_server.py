@@ -84,6 +84,7 @@ class Server:
         self._busy = False
         self._waits_until_ms = -1
         self._overdue: set[Ticket] = set()
+        self._never_decided: list[tuple[Authorize, int]] = []
         self._written: set[StreamId] = set()
 
     @property
@@ -371,6 +372,7 @@ class Server:
             self.do(pending)
         if isinstance(pending.effect, Authorize):
             self._note_undecided(pending.effect)
+            self._never_decided.append((pending.effect, self.world.now_ms + self.world.limits.answer_wait_ms))
         if isinstance(pending.effect, Authorize) or pick.number(0, 2) == 0:
             self.hinted.clear()
             self._waits_until_ms = self.world.now_ms + self.world.limits.answer_wait_ms
@@ -378,6 +380,13 @@ class Server:
             self.feed(SourceAnswered(ticket=ticket, kind=SourceAnswerKind.FAILED, reason="engine trouble"))
         else:
             self.feed(StoreFailed(ticket, "disk trouble", uncertain=pending.done))
+
+    def doubts(self, owner: Owner, task_id: str) -> bool:
+        """Whether it waits for a decision on this owner and this task: until then it tells nothing of the one to the
+        other."""
+        asked = [pending.effect for pending in self.pending.values() if isinstance(pending.effect, Authorize)]
+        asked += [ask for ask, until_ms in self._never_decided if self.world.now_ms <= until_ms]
+        return any((ask.caller, ask.task_id) == (owner, task_id) for ask in asked)
 
     def _note_undecided(self, ask: Authorize) -> None:
         """Nobody ever says whether a caller may still see a task: where one listener alone can be meant, it is lost."""
