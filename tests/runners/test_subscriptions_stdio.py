@@ -162,6 +162,40 @@ def test_subscriptions_of_a_client_that_reads_nothing_for_too_long_are_dropped_a
     run(backend, test)
 
 
+@both_loops
+@pytest.mark.spec("S11")
+def test_subscriptions_of_a_client_that_is_slow_and_takes_something_all_the_time_go_on(backend: str) -> None:
+    wait_ms, answers = 400, 30
+
+    async def test() -> None:
+        stage = Stage(slow_reader_ms=wait_ms)
+
+        @stage.app.tool()
+        async def read_out() -> str:
+            return "x" * 20_000
+
+        async with served(stage.app) as server:
+            peer = server.peer
+            told = Told(server.engine)
+            await listen(peer, uris=[LONG_URI, URI])
+            filled = fill(server.engine, told, StreamBlocked)
+            server.engine.feed(ResourceUpdated(URI))
+            # Answers are not held back: these are much more than the pipe takes, and keep it full while they are read.
+            for _ in range(answers):
+                await peer.start("tools/call", {"name": "read_out", "arguments": {}})
+            await until(lambda: server.engine.protocol.open_requests == 0)
+            for _ in range(filled):
+                assert (await peer.next())["params"]["uri"] == LONG_URI
+            for _ in range(answers):
+                await anyio.sleep(5 * wait_ms / 1000 / answers)
+                assert "result" in await peer.next()
+            assert (await peer.next())["params"]["uri"] == URI
+            assert server.engine.protocol.open_subscriptions == 1
+            assert StreamBlocked(told.of(StreamBlocked)[0].stream_id, progressed=True) in told.events  # type: ignore[union-attr]
+
+    run(backend, test)
+
+
 # --- the end
 
 

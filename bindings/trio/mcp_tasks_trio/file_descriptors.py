@@ -79,12 +79,20 @@ class FdWriter:
 
     Args:
         blocked: called when bytes had to be kept: call ``write_on`` when the descriptor can be written again.
+        progressed: called when some of them are out, and not all.
         broken: called with the reason when nothing can be written any longer.
     """
 
-    def __init__(self, fd: int, blocked: Callable[[], None], broken: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        blocked: Callable[[], None],
+        progressed: Callable[[], None],
+        broken: Callable[[str], None],
+    ) -> None:
         self._fd = fd
         self._blocked = blocked
+        self._progressed = progressed
         self._broken = broken
         self._kept: deque[memoryview] = deque()
         self._is_broken = False
@@ -101,11 +109,14 @@ class FdWriter:
 
     def write_on(self) -> bool:
         """Write what was kept; ``True`` when all of it is out."""
+        before = self.bytes_kept
         while self._kept:
             part = self._kept[0]
             try:
                 written = os.write(self._fd, part[:_WRITE_BYTES])
             except BlockingIOError:
+                if self.bytes_kept < before:
+                    self._progressed()
                 return False
             except InterruptedError:  # pragma: no cover - Python repeats interrupted calls itself
                 continue

@@ -60,7 +60,7 @@ class AsyncioPump:
     def __init__(self, engine: ServerEngine, owner: Owner, output_fd: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._output_fd = output_fd
-        self._writer = FdWriter(output_fd, self._blocked, self._broken)
+        self._writer = FdWriter(output_fd, self._blocked, self._progressed, self._broken)
         self._watches_output = may_be_watched(output_fd)
         self._drained = anyio.Event()
         self._drained.set()
@@ -92,6 +92,9 @@ class AsyncioPump:
         if self._paused and self._writer.bytes_kept <= OUTPUT_HIGH_WATER // 2 and self._input is not None:
             self._paused = False
             self._input.resume()
+
+    def _progressed(self) -> None:
+        self.link.output_progressed()
 
     def _broken(self, reason: str) -> None:
         if self._watches_output:

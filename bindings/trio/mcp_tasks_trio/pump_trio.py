@@ -22,7 +22,7 @@ class TrioPump:
 
     def __init__(self, engine: ServerEngine, owner: Owner, output_fd: int) -> None:
         self._output_fd = output_fd
-        self._writer = FdWriter(output_fd, self._blocked, self._broken)
+        self._writer = FdWriter(output_fd, self._blocked, self._progressed, self._broken)
         self._watches_output = may_be_watched(output_fd)
         self._must_write_on = trio.Event()
         self._drained = trio.Event()
@@ -47,6 +47,9 @@ class TrioPump:
         self._drained = trio.Event()
         self._must_write_on.set()
         self.link.output_stopped()
+
+    def _progressed(self) -> None:
+        self.link.output_progressed()
 
     def _broken(self, reason: str) -> None:
         self._drained.set()

@@ -109,8 +109,13 @@ class StdioLink:
             self._blocked = True
             self._tell(StreamBlocked(self._stream_id))
 
+    def output_progressed(self) -> None:
+        """It has taken some of it: it is slow, and has its time anew."""
+        if self._blocked:
+            self._tell(StreamBlocked(self._stream_id, progressed=True))
+
     def output_resumed(self) -> None:
-        """Now it has."""
+        """Now it has taken everything."""
         if self._blocked:
             self._blocked = False
             self._tell(StreamUnblocked(self._stream_id))
