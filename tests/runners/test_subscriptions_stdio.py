@@ -17,7 +17,7 @@ import pytest
 
 from mcp_tasks_core.access import LOCAL_OWNER
 from mcp_tasks_core.identifiers import TaskId
-from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamUnblocked
+from mcp_tasks_core.server.events import ResourceUpdated, StreamBlocked, StreamUnblocked, ToolAnswered
 from mcp_tasks_trio import ServerEngine, serve_pipes
 from mcp_tasks_trio.stdio_link import StdioLink
 from runners.http_peer import http_served, post
@@ -183,7 +183,7 @@ def test_subscriptions_of_a_client_that_is_slow_and_takes_something_all_the_time
             # Answers are not held back: these are much more than the pipe takes, and keep it full while they are read.
             for _ in range(answers):
                 await peer.start("tools/call", {"name": "read_out", "arguments": {}})
-            await until(lambda: server.engine.protocol.open_requests == 0)
+            await until(lambda: len(told.of(ToolAnswered)) == answers)
             for _ in range(filled):
                 assert (await peer.next())["params"]["uri"] == LONG_URI
             for _ in range(answers):
