@@ -383,6 +383,40 @@ def test_a_cancelled_task_stops_its_work(backend: str) -> None:
     run(backend, test)
 
 
+@both_loops
+@pytest.mark.spec("I2", "I4", "X1")
+@pytest.mark.parametrize("tells", ["progress", "log"])
+def test_work_that_only_computes_and_tells_of_it_holds_nobody_up_and_can_be_cancelled(backend: str, tells: str) -> None:
+    app = application()
+    steps = 0
+
+    @app.tool()
+    async def compute(context: ToolContext) -> None:
+        nonlocal steps
+        while steps < 20_000:  # a loop that nobody else gets into ends too
+            steps += 1
+            await (context.progress(steps) if tells == "progress" else context.log("debug", steps))
+
+    app.tool("compute_in_task", task="always")(compute)
+
+    async def test() -> None:
+        nonlocal steps
+        async with served(app) as server:
+            peer = server.peer
+            request_id = await peer.start("tools/call", {"name": "compute", "arguments": {}})
+            assert "tools" in await peer.result("tools/list")
+            await peer.cancel(request_id)
+            await peer.result("tools/list")
+            assert peer.unclaimed == []
+            assert steps < 20_000
+            steps = 0
+            task_id = (await peer.call("compute_in_task"))["taskId"]
+            await peer.result("tasks/cancel", {"taskId": task_id})
+            assert (await peer.task_in(task_id, "completed", "cancelled"))["status"] == "cancelled"
+
+    run(backend, test)
+
+
 # --- questions in a task
 
 

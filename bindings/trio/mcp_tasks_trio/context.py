@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import anyio.lowlevel
 import attrs
 
 from mcp_tasks_core.access import Owner
@@ -85,11 +86,15 @@ class _AsyncContext(_CallFacts):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the call is. Inline it is sent where the caller wants it, in a task it is the statusMessage.
 
+        Others have their turn then, and a cancellation reaches the tool.
+
         Args:
             progress: finite, and more than the last time.
             total: finite, where it is known.
         """
         self._channel.progress(*_checked_progress(progress, total, message))
+        # Work that only computes and tells of it would keep the loop from everybody, and could not be cancelled.
+        await anyio.lowlevel.checkpoint()
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message to a caller that asked for messages of this level; from a task, to the server's log.
@@ -99,6 +104,7 @@ class _AsyncContext(_CallFacts):
             data: anything that has a JSON form.
         """
         self._channel.log(*_checked_log(level, data, logger))
+        await anyio.lowlevel.checkpoint()
 
     async def ask(self, requests: Mapping[str, JSONObject]) -> dict[str, JSONObject]:
         """Ask several questions at once: raw input requests by key, raw answers by the same keys.
@@ -276,6 +282,7 @@ class ToolContext(_AsyncContext, _ToolFacts):
     async def status(self, message: str) -> None:
         """Set a task's statusMessage; inline there is no such thing, and it is dropped."""
         self._channel.progress(None, None, _checked_message(message))
+        await anyio.lowlevel.checkpoint()
 
     async def keep_for(self, ttl: timedelta | None) -> None:
         """Change how long the task is kept; inline there is no task, and nothing happens.
