@@ -8,10 +8,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
+from anyio.streams.tls import TLSStream
 
-from mcp_tasks_trio import Application, ServerUnreachable, ToolContext, connect_http
+from mcp_tasks_trio import Application, HttpListener, ServerUnreachable, ToolContext, connect_http, serve_http
 from runners.certificates import contexts_for_loopback
-from runners.http_peer import Doors, call, http_served
+from runners.http_peer import Doors, HttpPeer, call, http_served
 from runners.served import both_loops, run
 
 TOKEN = {"progressToken": "p"}
@@ -164,3 +166,62 @@ async def _answer_in_plain_text(listening: socket.socket) -> None:
         await anyio.wait_readable(connection)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         await anyio.sleep_forever()
+
+
+@both_loops
+def test_a_connection_whose_handshake_ends_when_the_server_is_about_to_end_is_turned_away(
+    backend: str, contexts: Contexts
+) -> None:
+    server_context, client_context = contexts
+
+    async def test() -> None:
+        doors, stop, started = Doors(), anyio.Event(), anyio.Event()
+        listeners: list[HttpListener] = []
+
+        def note(listener: HttpListener) -> None:
+            listeners.append(listener)
+            started.set()
+
+        async def serve() -> None:
+            await serve_http(
+                application(doors),
+                port=0,
+                allowed_hosts=["localhost:80"],
+                ssl_context=server_context,
+                stop=stop,
+                started=note,
+                shutdown_grace_seconds=3600,
+            )
+
+        async def secured(raw: SocketStream) -> HttpPeer:
+            return HttpPeer(await TLSStream.wrap(raw, hostname="127.0.0.1", ssl_context=client_context))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+            await started.wait()
+            port = listeners[0].port
+            assert port is not None
+            async with (
+                await anyio.connect_tcp("127.0.0.1", port) as late,
+                await anyio.connect_tcp("127.0.0.1", port) as one,
+                await anyio.connect_tcp("127.0.0.1", port) as two,
+            ):
+                idle, busy = await secured(one), await secured(two)
+                assert (await idle.answer(call("echo", {"text": "x"}))).text == "x"
+                await busy.send(call("talk", meta=TOKEN))
+                await doors.begun.wait()
+                stop.set()
+                assert await idle.ended() == b""
+                served = listeners[0].connections
+                turned_away = await secured(late)
+                response = await turned_away.response()
+                assert (response.status, response.fields["connection"]) == (503, "close")
+                assert "about to end" in response.json["error"]["message"]
+                assert await turned_away.ended() == b""
+                assert listeners[0].connections <= served
+                doors.open.set()
+                await busy.stream_head()
+                assert (await busy.event())["method"] == "notifications/progress"
+                assert (await busy.event())["id"] == 1
+
+    run(backend, test)

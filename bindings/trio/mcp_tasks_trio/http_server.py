@@ -36,6 +36,7 @@ from mcp_tasks_trio.signals import SIGNALS, leave, signalled
 from mcp_tasks_trio.starting import reached_store
 from mcp_tasks_trio.store_start import START_WAIT_SECONDS
 from mcp_tasks_trio.threads import in_trio
+from mcp_tasks_trio.waiting import first_of
 
 _log = logging.getLogger("mcp_tasks_trio")
 
@@ -126,11 +127,15 @@ class _Listeners(Protocol):
     def stop_accepting(self) -> None: ...
 
 
-class _TurnedAway:
-    """A connection beyond the limit."""
+_FULL: Final = "this server has as many connections as it can serve; try again soon"
+_ENDING: Final = "this server is about to end; try again when there is another"
 
-    def __init__(self, wire: Wire) -> None:
-        body = refusal_body(INTERNAL_ERROR, "this server has as many connections as it can serve; try again soon")
+
+class _TurnedAway:
+    """A connection that is not served: it is told why, and closed."""
+
+    def __init__(self, wire: Wire, why: str) -> None:
+        body = refusal_body(INTERNAL_ERROR, why)
         fields = (("Content-Type", "application/json"), ("Retry-After", "1"))
         wire.write(whole_response(503, fields, body, close=True))
         wire.close()
@@ -158,6 +163,7 @@ class HttpListener:
         self.port: int | None = None if settings.unix_socket is not None else sockets[0].getsockname()[1]
         self.http = HttpServer(settings.config(self.port or 0), engine.new_stream_id)
         self._links: set[HttpLink] = set()
+        self._ending = False
         self._changed = anyio.Event()
         self._listeners = _listeners_of_this_loop(sockets, settings.ssl_context, self._accept)
         self._task_group: TaskGroup | None = None
@@ -184,8 +190,10 @@ class HttpListener:
             await self._changed.wait()
 
     def _accept(self, wire: Wire) -> Link:
+        if self._ending:  # it was under way, such as in its handshake
+            return _TurnedAway(wire, _ENDING)
         if len(self._links) >= self.settings.connections_max:
-            return _TurnedAway(wire)
+            return _TurnedAway(wire, _FULL)
         link = HttpLink(self, wire)
         self._links.add(link)
         return link
@@ -213,6 +221,7 @@ class HttpListener:
 
         Tasks are left alone.
         """
+        self._ending = True
         self._listeners.stop_accepting()
         for link in tuple(self._links):
             link.shut_down()
@@ -326,7 +335,7 @@ async def serve_http(
         ):
             if started is not None:
                 started(listener)
-            await _first_of(signal_came, stop)
+            await first_of(signal_came.wait, *(() if stop is None else (stop.wait,)))
             if shutting_down is not None:
                 shutting_down()
 
@@ -363,15 +372,3 @@ def run_http(
     spare_what_is_kept()
     anyio.run(main, backend=backend)
     return 0
-
-
-async def _first_of(*events: anyio.Event | None) -> None:
-    async with anyio.create_task_group() as task_group:
-
-        async def wait(event: anyio.Event) -> None:
-            await event.wait()
-            task_group.cancel_scope.cancel()
-
-        for event in events:
-            if event is not None:
-                task_group.start_soon(wait, event)

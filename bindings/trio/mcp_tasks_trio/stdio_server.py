@@ -25,6 +25,7 @@ from mcp_tasks_trio.starting import reached_store
 from mcp_tasks_trio.stdio_link import StdioLink
 from mcp_tasks_trio.store_start import START_WAIT_SECONDS
 from mcp_tasks_trio.threads import in_trio
+from mcp_tasks_trio.waiting import first_of
 
 BACKENDS: Final = ("asyncio", "trio")
 EOF_GRACE_SECONDS: Final = 1.0  # for requests that are being answered when stdin ends
@@ -90,7 +91,7 @@ async def serve_pipes(
         pump = _pump_of_this_loop(engine, owner, output_fd)
         async with signalled(signals) as stopped, pump.connected(input_fd):
             link = pump.link
-            await _first_of(link.input_ended, link.broken, stopped)
+            await first_of(link.input_ended.wait, link.broken.wait, stopped.wait)
             if shutting_down is not None:
                 shutting_down()
             if not link.broken.is_set():
@@ -98,7 +99,7 @@ async def serve_pipes(
                 # and the grace is for requests.
                 link.shut_down()
                 with anyio.move_on_after(eof_grace_seconds):
-                    await _quiet_or(engine, link.broken)
+                    await first_of(engine.quiet, link.broken.wait)
             link.close()
             with anyio.move_on_after(_FLUSH_SECONDS):
                 await pump.drained()
@@ -161,29 +162,6 @@ def _pump_of_this_loop(engine: ServerEngine, owner: Owner, output_fd: int) -> _P
     from mcp_tasks_trio.pump_asyncio import AsyncioPump
 
     return AsyncioPump(engine, owner, output_fd)
-
-
-async def _first_of(*events: anyio.Event) -> None:
-    async with anyio.create_task_group() as task_group:
-
-        async def wait(event: anyio.Event) -> None:
-            await event.wait()
-            task_group.cancel_scope.cancel()
-
-        for event in events:
-            task_group.start_soon(wait, event)
-
-
-async def _quiet_or(engine: ServerEngine, broken: anyio.Event) -> None:
-    async with anyio.create_task_group() as task_group:
-
-        async def wait_for_break() -> None:
-            await broken.wait()
-            task_group.cancel_scope.cancel()
-
-        task_group.start_soon(wait_for_break)
-        await engine.quiet()
-        task_group.cancel_scope.cancel()
 
 
 @contextmanager
