@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,15 +31,9 @@ from mcp_tasks_core.server.effects import (
     CallMethod,
     CancelCall,
     CutStream,
-    DeleteTask,
     DeliverInput,
     Frame,
-    HoldLease,
     InvokeTool,
-    ListChanges,
-    ListDue,
-    ListOrphans,
-    LoadTask,
     OrphanLeft,
     PublishChange,
     RefuseInput,
@@ -49,52 +43,31 @@ from mcp_tasks_core.server.effects import (
     Severity,
     StartWork,
     StopWork,
-    StoreTask,
 )
 from mcp_tasks_core.server.events import (
     ServerEvent,
     StreamClosed,
-    TaskLoaded,
     Ticked,
 )
 from mcp_tasks_core.server.protocol import ServerProtocol
 from mcp_tasks_core.store import TaskStore
 from mcp_tasks_trio.application import Application
+from mcp_tasks_trio.core_timer import CoreTimer
 from mcp_tasks_trio.execution import Execution
 from mcp_tasks_trio.own_engines import OwnEngines
 from mcp_tasks_trio.process_lease import ProcessLease
-from mcp_tasks_trio.store_answers import StoreEffect, answer_of_store, failure_of_store, shared_store
+from mcp_tasks_trio.sinks import Sink
+from mcp_tasks_trio.store_answers import shared_store
+from mcp_tasks_trio.store_calls import StoreCalls
 from mcp_tasks_trio.store_start import START_WAIT_SECONDS, ask_when_free, checked_wait
-from mcp_tasks_trio.store_threads import StoreThreads
 from mcp_tasks_trio.threads import WorkerThreads
 
 _log = logging.getLogger("mcp_tasks_trio")
 
-# Calls to a blocking store at the same time. Threads of their own for reads: they are not to wait behind writes, which
-# wait for each other and for other processes. Writes that wait together are made durable together.
-_READER_THREADS: Final = 4
-_WRITER_THREADS: Final = 16
 # Frames of one event for so many streams leave while the next ones are made: in memory that is still warm.
 _SINKS_AT_ONCE: Final = 32
-_TICK_PAUSE_SECONDS: Final = 0.005  # a deadline that has passed and stands is not asked about faster than this
 _EXECUTOR_BYTES: Final = 16  # names one process on a shared store, as no other was ever named
 _SEVERITIES: Final[Mapping[Severity, int]] = {Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
-
-
-class Sink(Protocol):
-    """Where the frames of one stream go."""
-
-    def send(self, frame: Frame) -> None:
-        """Take one frame; nothing waits."""
-
-    def acknowledge(self, effect: Acknowledge) -> None:
-        """A message that wants no answer was taken in, or could not be."""
-
-    def cut(self, effect: CutStream) -> None:
-        """End a stream without an answer, so that its client sees that it broke off. Nothing is told of it."""
-
-    def flush(self) -> None:
-        """The turn is over: whatever was taken is to be on its way."""
 
 
 def system_instant() -> Instant:
@@ -142,10 +115,10 @@ class ServerEngine:
         self._queue: deque[ServerEvent] = deque()
         self._turning = False
         self._joining = False  # more may come of this turn for the same streams, to leave together
-        self._armed_ms: int | None = None
-        self._alarm = anyio.Event()
+        self._timer = CoreTimer(
+            lambda: self._protocol.deadline, lambda: clock().monotonic_ms, lambda: self.feed(Ticked())
+        )
         self._waiting_for_quiet: set[anyio.Event] = set()
-        self._store_threads: tuple[StoreThreads, ...] = ()
         self._effects: Mapping[type, Callable[[Any], object]] = {}
 
     def _configure(self, keys: Sequence[RequestStateKey]) -> None:
@@ -179,19 +152,19 @@ class ServerEngine:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
+        store_calls = StoreCalls(self._store, self._lease, self._queue.append, self.feed_all)
         try:
             async with anyio.create_task_group() as task_group:
-                self._begin(task_group)
+                self._begin(task_group, store_calls)
                 self.feed(Ticked())
-                task_group.start_soon(self._keep_time)
+                task_group.start_soon(self._timer.run)
                 try:
                     yield
                 finally:
                     self._execution.end()
                     task_group.cancel_scope.cancel()
         finally:
-            for threads in self._store_threads:
-                threads.end()
+            store_calls.end()
             # Only now has all work ended that lets itself be cancelled: another process may run it from here on.
             if self._lease is not None:
                 await self._lease.end_in_time()
@@ -228,8 +201,7 @@ class ServerEngine:
         self._configure([RequestStateKey(key_id, secret) for key_id, secret in kept])
         self._store_reached = True
 
-    def _begin(self, task_group: TaskGroup) -> None:
-        self._task_group = task_group
+    def _begin(self, task_group: TaskGroup, store_calls: StoreCalls) -> None:
         own = OwnEngines(self._application, self.feed, task_group)
         if self._config.subscriptions:
             own.follow_changes(self.feed_all)
@@ -242,25 +214,11 @@ class ServerEngine:
             self._entropy,
             self._config.limits.task_id_entropy_bytes_min,
         )
-        blocks = self._store.blocks
-        read = write = self._ask_store
-        if blocks:
-            # Reads have threads of their own: they go on while writes wait for another process's lock.
-            readers = StoreThreads(_READER_THREADS, self._answer_of_store, self.feed_all)
-            writers = StoreThreads(_WRITER_THREADS, self._answer_of_store, self.feed_all)
-            self._store_threads = (readers, writers)
-            read, write = readers.ask, writers.ask
         self._effects = {
             Frame: self._send,
             Acknowledge: self._acknowledge,
             CutStream: self._cut,
-            LoadTask: read if blocks else self._load,
-            StoreTask: write,
-            ListDue: read,
-            DeleteTask: write,
-            HoldLease: write,
-            ListOrphans: read,
-            ListChanges: read,
+            **store_calls.effects,
             Authorize: own.authorize,
             InvokeTool: execution.invoke_tool,
             CallMethod: execution.call_method,
@@ -398,9 +356,7 @@ class ServerEngine:
                 self._handle_queued(queue.popleft(), now)
 
     def _end_turn(self) -> None:
-        deadline_ms = self._protocol.deadline
-        if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
-            self._alarm.set()
+        self._timer.look()
         if self._waiting_for_quiet and not self.busy:
             for quiet in self._waiting_for_quiet:
                 quiet.set()
@@ -428,35 +384,6 @@ class ServerEngine:
         if sink is not None:
             sink.cut(effect)
             self._dirty.add(sink)
-
-    def _load(self, effect: LoadTask) -> None:
-        """What polling does most, without the general way's detours."""
-        try:
-            self._queue.append(TaskLoaded(effect.ticket, self._store.load(effect.task_id)))
-        except Exception as error:
-            self._queue.append(failure_of_store(effect.ticket, error))
-
-    def _ask_store(self, effect: StoreEffect) -> None:
-        self._queue.append(answer_of_store(self._store, self._lease, effect))
-
-    def _answer_of_store(self, effect: StoreEffect) -> ServerEvent:
-        return answer_of_store(self._store, self._lease, effect)
-
-    # --- time
-
-    async def _keep_time(self) -> None:
-        """Tell the core when the moment it named has come; the only timer there is."""
-        while True:
-            self._alarm = anyio.Event()
-            self._armed_ms = deadline_ms = self._protocol.deadline
-            if deadline_ms is None:
-                await self._alarm.wait()
-                continue
-            wait = (deadline_ms - self._clock().monotonic_ms) / 1000
-            with anyio.move_on_after(max(wait, _TICK_PAUSE_SECONDS)):
-                await self._alarm.wait()
-                continue
-            self.feed(Ticked())
 
 
 def _nothing(effect: object) -> None:
