@@ -259,6 +259,8 @@ class WatchedTasks:
     def _recheck(self, watched: WatchedTask, owner: Owner) -> None:
         """Part with the listeners that may not see the task any longer; those who are asked about wait for it."""
         for listener in list(watched.listeners):
+            if not listener.open:
+                continue  # it was permitted a moment ago, and its first state is to follow its acknowledgement
             if self._asks:
                 doubted = watched.doubted = {} if watched.doubted is None else watched.doubted
                 if listener not in doubted:

@@ -374,6 +374,37 @@ def test_a_question_that_was_answered_before_the_task_existed_is_not_asked_again
 
 
 @both_loops
+def test_work_that_asks_while_it_shields_itself_from_the_end_of_its_server_does_not_keep_it_from_ending(
+    backend: str, tmp_path: Path
+) -> None:
+    app = Application("test", version="1")
+    refused: list[str] = []
+
+    async def test() -> None:
+        begun = anyio.Event()
+
+        @app.tool(task="always", recovery="resume")
+        async def report(context: ToolContext) -> str:
+            try:
+                begun.set()
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    try:
+                        await context.elicit("name", "Who?", FORM)
+                    except LocalProtocolError as error:
+                        refused.append(str(error))
+            raise AssertionError("nobody answers")
+
+        async with Machine(tmp_path / "tasks.db").process(app) as first:
+            await first.create("report")
+            await begun.wait()
+        assert refused == ["the server ends; nothing more can be asked"]
+
+    run(backend, test)
+
+
+@both_loops
 def test_work_that_would_ask_just_as_its_server_ends_does_not_fail_because_of_it(backend: str, tmp_path: Path) -> None:
     app = Application("test", version="1")
     begun: anyio.Event

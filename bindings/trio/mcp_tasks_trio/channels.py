@@ -53,6 +53,7 @@ LOG_LEVELS: Final[Mapping[str, int]] = {
 }
 """The levels of a log message, the least severe first, and what they are in Python's logging."""
 
+_END_SECONDS: Final = 1.0  # for the end of the server to reach work that asks just then
 _TURNS_FOR_SIBLINGS: Final = 3  # turns of the loop in which tasks that run beside the asking one may ask, too
 
 _work_log = logging.getLogger("mcp_tasks_trio.work")
@@ -227,7 +228,10 @@ class WorkChannel:
 
     async def ask(self, requests: Mapping[str, JSONObject]) -> dict[str, JSONObject]:
         if self._server_ends:
-            await anyio.sleep_forever()  # until the server's end reaches it: a failure would become the task's outcome
+            # The server's end reaches it in a moment, and a failure would become the task's outcome. Not so inside of a
+            # scope that shields itself from being cancelled, which would wait for ever.
+            await anyio.sleep(_END_SECONDS)
+            raise LocalProtocolError("the server ends; nothing more can be asked")
         if not self._open:
             raise LocalProtocolError("the work has ended; nothing more can be asked")
         for key in requests:
