@@ -271,13 +271,13 @@ class Listen:
         prove(self._age_ms < self.world.limits.subscription_duration_ms, "S11", "it has lasted too long")
         for task_id in watching:
             moments, last = self._moments(task_id), self.last.get(task_id, -1)
-            prove(last >= 0, "D21", f"{task_id} has no first state")
+            doubted = self.server.doubts(self.stream.owner, task_id)
+            prove(last >= 0 or doubted, "D21", f"{task_id} has no first state")
             if last < len(moments) - 1:
                 newest = moments[-1]
                 own = newest.known_to == self.server.name
                 late = self._repaired(moments[last].until_ms or 0)
                 hinted = self.server.is_quiet and self.server.hinted.get(task_id, 0) >= (moments[last].until or 0)
-                doubted = self.server.doubts(self.stream.owner, task_id)
                 must = (own or late or hinted) and not doubted
                 prove(not must, "S8", f"{task_id} is {newest.state}, and nobody told")
         if not watching and not self.has_base:
