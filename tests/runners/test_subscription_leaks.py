@@ -17,8 +17,8 @@ import pytest
 from mcp_tasks_core.server.events import ResourceUpdated, ShutdownBegan
 from mcp_tasks_trio import ServerEngine
 from runners.http_peer import HttpPeer, HttpServed, call, http_served, post
-from runners.stage import ACKNOWLEDGED, LONG_URI, URI, Stage, filter_of
 from runners.served import Served, both_loops, run, served
+from runners.stage import ACKNOWLEDGED, LONG_URI, URI, Stage, filter_of
 
 LISTENS = 1_000
 AT_ONCE = 250  # connections, each with a descriptor at both ends
