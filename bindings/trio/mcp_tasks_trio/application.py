@@ -84,8 +84,8 @@ class Application(Announcer):
             ``None`` to let it expire.
         list_ttl: how long clients may keep what lists and discover say; ``timedelta(0)`` for not at all.
         list_cache_scope: ``public`` or ``private``, for the same.
-        worker_threads: tools, gates and methods that are not asynchronous and run at the same time, 1 or more. Engines of
-            the application's own and access rules have threads of their own.
+        worker_threads: tools, gates and methods that are not asynchronous and run at the same time, 1 or more.
+            Engines of the application's own and access rules have threads of their own.
         limits: the core's bounds.
         capabilities: more families to advertise, raw; one that is served with ``method``, too, is advertised as it
             stands here. ``{"tools": {}}`` lets the first tool come while the application is served.
