@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_tasks_core.server.events import ResourceUpdated, ShutdownBegan
+from mcp_tasks_core.server.events import ResourceUpdated, StreamEnding
 from mcp_tasks_trio import ServerEngine
 from runners.http_peer import HttpPeer, HttpServed, call, http_served, post
 from runners.served import Served, both_loops, run, served
@@ -220,46 +220,78 @@ def test_connections_of_a_server_that_shuts_down_leave_nothing(backend: str) -> 
 # --- on a pipe
 
 
-async def hear_on(server: Served, count: int, *task_ids: str) -> list[int]:
-    """Open that many subscriptions, and wait for the acknowledgement of each."""
-    ids = [await server.peer.start("subscriptions/listen", filter_of(*task_ids, uris=[URI])) for _ in range(count)]
+async def hear_on(server: Served, task_id: str, *, uris: Sequence[str] = (URI,)) -> list[int]:
+    """Open as many subscriptions as may be at once, and wait for the acknowledgement of each."""
+    listen = filter_of(task_id, uris=uris)
+    ids = [await server.peer.start("subscriptions/listen", listen) for _ in range(AT_ONCE)]
     waits = set(ids)
     while waits:
         received = await server.peer.next()
         if received.get("method") == ACKNOWLEDGED:
             waits.discard(received["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"])
+    assert server.engine.protocol.open_subscriptions == AT_ONCE
     return ids
 
 
+async def begin(server: Served, part: str) -> str:
+    handle = await server.peer.result("tools/call", {"name": "act", "arguments": {"part": part}})
+    task_id: str = handle["taskId"]
+    return task_id
+
+
+async def have_all_end(server: Served, ids: list[int]) -> None:
+    for request_id in ids:
+        assert (await server.peer.answer_to(request_id))["result"]["resultType"] == "complete"
+
+
 @both_loops
-@pytest.mark.parametrize("way", ["cancelled", "shutdown", "unknown"])
+@pytest.mark.parametrize("way", ["cancelled", "the stream is to end", "the task ends", "unknown"])
 @pytest.mark.spec("S5", "S6", "S9", "S11")
 def test_subscriptions_on_one_pipe_leave_nothing(backend: str, way: str) -> None:
     async def test() -> None:
         stage = Stage(subscriptions_per_stream_max=AT_ONCE)
         async with served(stage.app) as server:
-            task_id = (await server.peer.result("tools/call", {"name": "act", "arguments": {"part": "hero"}}))["taskId"]
+            await begin(server, "overture")
             before = descriptors(), loop_tasks()
             nothing = remains(server.engine)
             assert nothing == (0, 0, 0, 0, 1)
-            for _ in range(LISTENS // AT_ONCE):
+            (stream_id,) = server.engine._sinks
+            for batch in range(LISTENS // AT_ONCE):
                 if way == "unknown":
                     for n in range(AT_ONCE):
                         await server.peer.result("subscriptions/listen", filter_of(f"unknown {n}"))
                 else:
-                    ids = await hear_on(server, AT_ONCE, task_id)
-                    assert server.engine.protocol.open_subscriptions == AT_ONCE
+                    task_id = await begin(server, f"part {batch}")
+                    ids = await hear_on(server, task_id, uris=() if way == "the task ends" else (URI,))
                 if way == "cancelled":
                     for request_id in ids:
                         await server.peer.cancel(request_id)
-                elif way == "shutdown":
-                    server.engine.feed(ShutdownBegan())
-                    for request_id in ids:
-                        assert (await server.peer.answer_to(request_id))["result"]["resultType"] == "complete"
-                    break  # those that come later end at once
+                elif way == "the stream is to end":
+                    server.engine.feed(StreamEnding(stream_id))
+                    await have_all_end(server, ids)
+                stage.ends(f"part {batch}")
+                if way == "the task ends":
+                    await have_all_end(server, ids)
                 await until(lambda: remains(server.engine) == nothing)
-            await until(lambda: remains(server.engine) == nothing)
             await settle(before)
-            stage.ends("hero")
+            stage.ends("overture")
+
+    run(backend, test)
+
+
+@both_loops
+@pytest.mark.spec("S5", "S11")
+def test_pipes_that_end_with_their_subscriptions_leave_nothing(backend: str) -> None:
+    async def test() -> None:
+        before = descriptors(), loop_tasks()
+        for _ in range(LISTENS // AT_ONCE):
+            stage = Stage(subscriptions_per_stream_max=AT_ONCE)
+            async with served(stage.app) as server:
+                ids = await hear_on(server, await begin(server, "hero"))
+                server.peer.close_input()
+                await have_all_end(server, ids)
+                await server.ended.wait()
+            assert remains(server.engine) == (0, 0, 0, 0, 0)
+        await settle(before)
 
     run(backend, test)
